@@ -1,0 +1,52 @@
+# The two commands of the README, and what a contributor needs. `make help` lists them.
+# Every target first makes sure of .venv (see .ci/make-venv.sh), so each works on its own.
+#
+#   make demo ARGS="--domain sort --seed 3"     options for the command itself
+#   make setup PYTHON=python3.12                another interpreter
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lab lint format clean
+export PYTHON
+
+help:
+	@echo 'make demo     train the tiny policy against the sandbox, before and after, with a report'
+	@echo 'make lab      open JupyterLab at the first lesson (as root: ARGS=--allow-root)'
+	@echo 'make test     run the tests'
+	@echo 'make setup    only create .venv, or bring it up to date (PYTHON=... chooses the Python)'
+	@echo 'make lint     check the code and the notebooks, changing nothing'
+	@echo 'make format   format the code, bring notebooks and their sources together, strip outputs'
+	@echo 'make clean    remove .venv, caches and built packages; runs are kept'
+	@echo 'ARGS="..." is handed on: make demo ARGS="--domain sort", make test ARGS="-k sandbox"'
+
+setup:
+	@sh .ci/make-venv.sh
+
+demo: setup
+	@.venv/bin/rlkit demo $(ARGS)
+
+test: setup
+	@echo 'rlkit: running the tests'
+	@.venv/bin/python -m pytest $(ARGS)
+
+# jupytext stays out of this JupyterLab: with it, opening a notebook shows the text of its
+# source and saving overwrites the source, so a learner's answers would land in notebooks/src.
+lab: setup
+	@.venv/bin/jupyter lab --ServerApp.jpserver_extensions="{'jupyterlab_jupytext': False}" \
+		notebooks/00_start_here.ipynb $(ARGS)
+
+lint: setup
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/python .ci/check_notebooks.py
+
+# Notebooks first, so that ruff's own edits of a source never look newer than a saved notebook.
+format: setup
+	@.venv/bin/python .ci/check_notebooks.py --write
+	@.venv/bin/ruff check --fix .
+	@.venv/bin/ruff format .
+	@.venv/bin/python .ci/check_notebooks.py --write
+
+clean:
+	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis
+	find rlkit tests notebooks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find notebooks -name .ipynb_checkpoints -type d -prune -exec rm -rf {} +

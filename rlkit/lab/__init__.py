@@ -1,0 +1,38 @@
+"""The lab: what is seen and touched of a run, in a notebook or as a page.
+
+Nothing heavy is imported here: no torch, no widgets, no plotly. Names are resolved
+when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "Dashboard": "rlkit.lab.dashboard",
+    "GroupView": "rlkit.lab.group_view",
+    "LiveRun": "rlkit.lab.live_run",
+    "Prediction": "rlkit.lab.prediction",
+    "current": "rlkit.lab.live",
+    "headless": "rlkit.lab.frontend",
+    "mode": "rlkit.lab.frontend",
+    "start": "rlkit.lab.live",
+    "figure_block": "rlkit.lab.theme",
+    "figure_notes": "rlkit.lab.theme",
+    "show_figure": "rlkit.lab.theme",
+    "run_figures": "rlkit.lab.figures",
+    "write_report": "rlkit.lab.report",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rlkit.lab' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,374 @@
+"""ClosedLoop: the whole loop on one screen, see `ClosedLoop.step`.
+
+    curriculum -> problems -> policy -> rollouts -> reward (sandbox) -> scores
+               -> objective -> loss -> update -> record -> monitor
+
+Left out compared with the papers: several inner epochs on one batch, an entropy
+bonus, dynamic refilling of groups without contrast. What a group without contrast
+costs is shown instead, as `frac_reward_zero_std`.
+
+Axes: B problems, G rollouts a problem, N = B x G, T completion tokens.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rlkit.curriculum import Curriculum
+from rlkit.errors import UserError
+from rlkit.loop.config import LoopConfig
+from rlkit.loop.evaluation import Evaluation, evaluate_domain
+from rlkit.loop.judging import Judge
+from rlkit.loop.metrics import Batch, build_metrics, rollout_rows
+from rlkit.loop.progress import progress_bar
+from rlkit.loop.run import Run
+from rlkit.loop.run_keeper import RunKeeper
+from rlkit.loop.state import LoopState, restore_training, training_tensors
+from rlkit.loop.update import Update, update_policy
+from rlkit.monitor import Intervention, Monitor, StepRecord
+from rlkit.objectives import GRPO
+from rlkit.policy import Policy
+from rlkit.tasks import Domain, get_domains
+
+#: Evaluations draw from streams of their own, so that they change no training step.
+_EVALUATION_DRAWS = 1 << 30
+
+
+@dataclass(frozen=True)
+class _Best:
+    """The state that earned the best average reward, for a rollback."""
+
+    step: int
+    state: LoopState
+
+
+class ClosedLoop:
+    """Trains a policy on domains, with all five components in play.
+
+    Args:
+        policy: the policy to train; it needs an adapter, or plain weights.
+        domains: names or `Domain` objects.
+        objective: how rewards become a gradient.
+        config: sizes and speeds.
+        reward: one reward for all domains, a mapping by domain name, or `None` for each
+            domain's own.
+        curriculum, monitor: built from the config when not given.
+        sandbox: where code is run.
+        run: a `Run`, a path for one, or `None` to keep nothing on disk. A run that was
+            broken off goes on where its newest whole checkpoint is.
+
+    Raises:
+        UserError: nothing to train, no domains, a group of one with a group baseline,
+            or a run directory of another configuration.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        domains: Sequence[str | Domain],
+        objective: GRPO | None = None,
+        config: LoopConfig | None = None,
+        *,
+        reward: Any = None,
+        curriculum: Curriculum | None = None,
+        monitor: Monitor | None = None,
+        sandbox: Any = None,
+        run: Run | Path | str | None = None,
+    ) -> None:
+        self.policy = policy
+        self.config = config = config or LoopConfig()
+        self.objective = objective or GRPO()
+        self.domains = get_domains(domains)
+        if self.objective.needs_group and config.group_size < 2:
+            raise UserError(
+                f"group_size={config.group_size} with a group baseline: a lone answer is compared "
+                "with itself and nothing is learned; use 2 or more"
+            )
+        if not policy.trainable():
+            raise UserError("the policy has nothing to train; load it with lora=LoraSpec()")
+        self.curriculum = curriculum or Curriculum(
+            self.domains, config.weighting, difficulty=config.difficulty, seed=config.seed
+        )
+        self.monitor = monitor or Monitor()
+        self.judge = Judge(self.domains, reward, sandbox)
+        self.optimizer = torch.optim.AdamW(
+            policy.trainable().values(), lr=config.learning_rate, weight_decay=config.weight_decay
+        )
+        self.steps_done = 0
+        self.tokens_done = 0
+        self.batch: Batch | None = None
+        self.callbacks: list[Callable[[StepRecord, Batch], None]] = []
+        self._schedule_step = 0
+        self._slowdown = 1.0
+        self._best: _Best | None = None
+        self._stop = False
+        self._keeper: RunKeeper | None = None
+        if run is not None:
+            self._keeper = RunKeeper.start(run, self)
+
+    # -- the loop -----------------------------------------------------------------------
+
+    def step(self) -> StepRecord:
+        """One turn of the loop: ask, answer, judge, learn, record, watch.
+
+        If it is broken off, by Ctrl-C or an error, everything is put back to where the
+        step began.
+        """
+        before = self._capture()
+        try:
+            clock = Clock()
+            problems = self.curriculum.sample(self.config.problems_per_step)
+            groups = self.policy.generate(
+                problems,
+                self.config.group_size,
+                self._token_budget(),
+                self.config.temperature,
+            )
+            clock.lap("generate")
+            judged = self.judge.judge(groups)
+            clock.lap("reward")
+            batch = Batch.of(self.steps_done + 1, groups, judged, self.objective)
+            self._set_learning_rate()
+            update = update_policy(
+                self.policy, self.optimizer, self.objective, batch, self.config, self._may_step
+            )
+            clock.lap("update")
+            self.tokens_done += batch.tokens
+            self._observe(batch)
+            record = self._record(batch, update, clock)
+            decisions = [d for d in (update.skipped,) if d] + self.monitor.observe(record)
+        except BaseException:
+            self._apply(before)
+            raise
+        self.steps_done, self.batch = batch.step, batch
+        self._schedule_step += 1
+        self._keep_best(before)
+        self._act(decisions)
+        if self._keeper is not None:
+            self._keeper.after_step(record, rollout_rows(batch), decisions)
+        for callback in self.callbacks:
+            callback(record, batch)
+        return record
+
+    def run(self, steps: int, progress: bool | Callable[..., Any] = True) -> list[StepRecord]:
+        """Takes steps until `steps` of them are done in all, or `stop` is called.
+
+        A resumed run counts the steps it has done already. Ctrl-C gives up the step
+        that is under way, writes a checkpoint, and leaves policy and run usable.
+
+        Args:
+            steps: total number of steps, those done before included.
+            progress: whether to show a progress bar.
+
+        Returns:
+            The records of the steps taken now.
+        """
+        self._stop = False
+        records: list[StepRecord] = []
+        if self._keeper is not None:
+            self._keeper.before_run(steps)
+        with progress_bar(self.steps_done, steps, enabled=bool(progress)) as show:
+            try:
+                while self.steps_done < steps and not self._stop:
+                    records.append(self.step())
+                    show(records[-1])
+            except KeyboardInterrupt:
+                if self._keeper is not None:
+                    self._keeper.interrupted()
+                raise
+        if self._keeper is not None:
+            self._keeper.finished(stopped=self._stop)
+        return records
+
+    def stop(self) -> None:
+        """Asks a running loop to end after the step under way; safe from any thread."""
+        self._stop = True
+
+    def evaluate(self, problems: int = 200, samples: int = 1) -> Evaluation:
+        """pass@1 on held-out problems, sampled at the training temperature.
+
+        The problems are the same each time, and training is not disturbed: it goes on
+        exactly as it would have without the evaluation.
+        """
+        kept = self.policy.state_dict()
+        self.policy.load_state_dict({**kept, "draws": _EVALUATION_DRAWS + self.steps_done})
+        results = []
+        try:
+            for domain in self.domains:
+                level = self.curriculum.difficulty[domain.name]
+                held_out = domain.held_out(problems, level)
+                budget = self.config.max_new_tokens or domain.max_new_tokens
+                groups = self.policy.generate(held_out, samples, budget, self.config.temperature)
+                solved = self.judge.verify(groups).solved
+                results.append(evaluate_domain(domain.name, solved, samples))
+        finally:
+            self.policy.load_state_dict(kept)
+        evaluation = Evaluation.of(self.steps_done, results)
+        if self._keeper is not None:
+            self._keeper.evaluated(evaluation)
+        return evaluation
+
+    def first_evaluation(self, problems: int = 200, samples: int = 1) -> Evaluation:
+        """pass@1 before training: measured now, or read from the run that is resumed.
+
+        Raises:
+            UserError: the run has taken steps, and nobody measured before them.
+        """
+        if self.steps_done == 0:
+            return self.evaluate(problems, samples)
+        kept = None if self._keeper is None else self._keeper.evaluation_at(0)
+        if kept is None:
+            raise UserError(
+                f"{self.steps_done} steps are done and no evaluation was made before them; "
+                "start a new run to measure before and after"
+            )
+        return kept
+
+    # -- its parts ------------------------------------------------------------------------
+
+    @property
+    def run_directory(self) -> Path | None:
+        return None if self._keeper is None else self._keeper.run.path
+
+    @property
+    def learning_rate(self) -> float:
+        """Learning rate of the next step, after warm-up and rollbacks."""
+        warmup = min(1.0, (self._schedule_step + 1) / max(1, self.config.warmup_steps))
+        floor = min(self.config.min_learning_rate, self.config.learning_rate)
+        return max(floor, self.config.learning_rate * self._slowdown) * warmup
+
+    def set_learning_rate_factor(self, factor: float) -> None:
+        """Scales the configured learning rate from the next step on; 1.0 is as configured."""
+        if not factor > 0 or not math.isfinite(factor):
+            raise UserError(f"the learning rate's factor must be above 0, not {factor}")
+        self._slowdown = float(factor)
+
+    def _set_learning_rate(self) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate
+
+    def _token_budget(self) -> int:
+        return self.config.max_new_tokens or max(d.max_new_tokens for d in self.domains)
+
+    def _may_step(self, grad_norm: float, loss: float) -> Intervention | None:
+        metrics = {"grad_norm": grad_norm, "loss": loss}
+        return self.monitor.before_update(StepRecord.of(self.steps_done + 1, metrics))
+
+    def _observe(self, batch: Batch) -> None:
+        for group, solved, alive in zip(batch.groups, batch.solved, batch.alive_B):
+            known = [value for value in solved if value is not None]
+            rate = sum(known) / len(known) if known else None
+            self.curriculum.observe(group.problem.domain, rate, dead=not alive)
+
+    def _record(self, batch: Batch, update: Update, clock: Clock) -> StepRecord:
+        metrics = build_metrics(batch, update)
+        metrics.update(self.curriculum.metrics())
+        metrics["learning_rate"] = self.learning_rate
+        metrics["num_tokens"] = self.tokens_done
+        metrics.update(clock.metrics())
+        return StepRecord.of(batch.step, metrics)
+
+    def _keep_best(self, before: LoopState) -> None:
+        # What earned this step's reward is the policy from before its update.
+        if self.monitor.best_step() == self.steps_done:
+            self._best = _Best(self.steps_done - 1, before)
+
+    def _act(self, decisions: Sequence[Intervention]) -> None:
+        if any(d.action == "rollback" for d in decisions) and self._best is not None:
+            self._roll_back(self._best)
+
+    def _roll_back(self, best: _Best) -> None:
+        """Adapter, moments, schedule and generators go back; the rate is halved for good."""
+        restore_training(self.policy, self.optimizer, best.state.tensors)
+        self.policy.load_state_dict(best.state.values["policy"])
+        self.curriculum.load_state_dict(best.state.values["curriculum"])
+        self._schedule_step = best.state.values["schedule_step"]
+        # After the restore, and on top of earlier halvings: the old rate must not come back.
+        self._slowdown = self._slowdown / 2
+
+    # -- remembering ------------------------------------------------------------------------
+
+    def _capture(self) -> LoopState:
+        values = {
+            "steps_done": self.steps_done,
+            "tokens_done": self.tokens_done,
+            "schedule_step": self._schedule_step,
+            "slowdown": self._slowdown,
+            "policy": self.policy.state_dict(),
+            "curriculum": self.curriculum.state_dict(),
+            "monitor": self.monitor.state_dict(),
+        }
+        return LoopState(training_tensors(self.policy, self.optimizer), values)
+
+    def _apply(self, state: LoopState) -> None:
+        restore_training(self.policy, self.optimizer, state.tensors)
+        self.steps_done = state.values["steps_done"]
+        self.tokens_done = state.values["tokens_done"]
+        self._schedule_step = state.values["schedule_step"]
+        self._slowdown = state.values["slowdown"]
+        self.policy.load_state_dict(state.values["policy"])
+        self.curriculum.load_state_dict(state.values["curriculum"])
+        self.monitor.load_state_dict(state.values["monitor"])
+
+    def state_dict(self) -> LoopState:
+        """All that is needed to go on as if never stopped, the best state included."""
+        now = self._capture()
+        if self._best is None:
+            return now
+        tensors = {**now.tensors, **{f"best/{n}": t for n, t in self._best.state.tensors.items()}}
+        best = {"step": self._best.step, "values": self._best.state.values}
+        return LoopState(tensors, {**now.values, "best": best})
+
+    def load_state_dict(self, state: LoopState) -> None:
+        """Goes on as if never stopped."""
+        now = {n: t for n, t in state.tensors.items() if not n.startswith("best/")}
+        self._apply(LoopState(now, state.values))
+        best: Mapping[str, Any] | None = state.values.get("best")
+        self._best = None
+        if best is not None:
+            kept = {n[5:]: t for n, t in state.tensors.items() if n.startswith("best/")}
+            self._best = _Best(best["step"], LoopState(kept, best["values"]))
+
+    def describe(self) -> dict[str, Any]:
+        """What a run's `config.json` keeps: enough to tell two configurations apart."""
+        return {
+            "policy": self.policy.describe(),
+            "domains": [d.name for d in self.domains],
+            "objective": self.objective.describe(),
+            "loop": self.config.to_dict(),
+            "curriculum": {
+                "weighting": self.curriculum.weighting,
+                "floor": self.curriculum.floor,
+                "decay": self.curriculum.decay,
+                "difficulty": self.curriculum.difficulty,
+            },
+            "monitor": {
+                "rules": [rule.name for rule in self.monitor.rules],
+                "budget": self.monitor.budget,
+                "cooldown": self.monitor.cooldown,
+            },
+            "rewards": {name: reward.name for name, reward in self.judge.rewards.items()},
+        }
+
+
+class Clock:
+    """Seconds of each stage of a step."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.perf_counter()
+        self._laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self._laps[f"time/{name}"] = now - self._last
+        self._last = now
+
+    def metrics(self) -> dict[str, float]:
+        return {"step_time": time.perf_counter() - self._start, **self._laps}

@@ -1,0 +1,405 @@
+"""Policy: a language model that answers problems and can score its answers.
+
+It is an ordinary `transformers` model with a `peft` adapter, plus the four
+things a training loop needs from it: generate, score, a reference, and a way
+back. It is not a trainer: it owns no optimizer and no learning rate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rlkit.errors import UserError
+from rlkit.policy.generation import sample_groups, uniform_streams
+from rlkit.policy.loading import (
+    POLICY_FILE,
+    Precision,
+    add_lora,
+    end_ids,
+    load_base,
+    load_tokenizer,
+    resolve_device,
+    resolve_source,
+    saved_policy,
+)
+from rlkit.policy.lora import LoraSpec
+from rlkit.policy.rollout import Group, Rollout
+from rlkit.policy.scoring import Scored, score_rollouts
+from rlkit.tasks import Problem
+
+#: Rows that are decoded together; more are split, which changes no result.
+MAX_ROWS = 256
+
+
+class Policy:
+    """A causal language model, its tokenizer and its adapter.
+
+    Build one with `Policy.load`. `version` counts the updates it has seen.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        name: str,
+        precision: Precision,
+        lora: LoraSpec | None,
+        quantize: str | None,
+        seed: int,
+        pretrained_adapter: bool = False,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.name = name
+        self.precision = precision
+        self.lora = lora
+        self.quantize = quantize
+        self.seed = seed
+        self.version = 0
+        self.end_ids = end_ids(model, tokenizer)
+        pads = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
+        self.pad_id = next(i for i in pads if i is not None)
+        self._draws = 0
+        # A fresh adapter does nothing, so the base is its reference. One that was
+        # trained before is its own reference, and has to be copied.
+        self._reference = self.snapshot() if pretrained_adapter else None
+
+    @classmethod
+    def load(
+        cls,
+        name: str | Path,
+        *,
+        quantize: str | None = "nf4",
+        lora: LoraSpec | None = None,
+        device: str = "auto",
+        seed: int = 0,
+    ) -> Policy:
+        """Loads a policy by name.
+
+        Args:
+            name: `tiny`, a folder with a model or with a saved policy, or a hub id.
+            quantize: `nf4` for a base in four bits, `None` for plain weights. Where
+                four bits cannot run, a warning says so; see `policy.precision`.
+            lora: size of a fresh adapter; `None` for none. A saved policy brings its own.
+            device: `auto`, `cpu` or `cuda`.
+            seed: decides the adapter's first weights and everything that is sampled.
+
+        Raises:
+            UserError: unknown name, device or quantisation, or a model that cannot be loaded.
+        """
+        device = resolve_device(device)
+        source = resolve_source(name)
+        saved = saved_policy(source)
+        if saved is not None:
+            return cls._load_saved(source, saved, quantize, lora, device, seed)
+        tokenizer = load_tokenizer(source)
+        model, precision = load_base(source, quantize, device)
+        if lora is not None:
+            model = add_lora(model, lora, seed)
+        return cls(
+            model,
+            tokenizer,
+            name=str(name),
+            precision=precision,
+            lora=lora,
+            quantize=quantize,
+            seed=seed,
+        )
+
+    @classmethod
+    def _load_saved(
+        cls,
+        folder: str,
+        saved: dict[str, Any],
+        quantize: str | None,
+        lora: LoraSpec | None,
+        device: str,
+        seed: int,
+    ) -> Policy:
+        if lora is not None:
+            raise UserError(f"{folder!r} has an adapter already; load it with lora=None")
+        from peft import PeftModel
+
+        base = resolve_source(saved["base"])
+        model, precision = load_base(base, quantize, device)
+        model = PeftModel.from_pretrained(
+            model, folder, is_trainable=True, autocast_adapter_dtype=True
+        ).eval()
+        spec = dict(saved["lora"])
+        if isinstance(spec["targets"], list):
+            spec["targets"] = tuple(spec["targets"])
+        policy = cls(
+            model,
+            load_tokenizer(folder),
+            name=saved["base"],
+            precision=precision,
+            lora=LoraSpec(**spec),
+            quantize=quantize,
+            seed=seed,
+            pretrained_adapter=True,
+        )
+        policy.version = saved["version"]
+        return policy
+
+    # -- what it is -------------------------------------------------------------
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def context(self) -> int:
+        """Longest sequence, prompt and completion together, in tokens."""
+        return int(getattr(self.model.config, "max_position_embeddings", 1 << 30))
+
+    def trainable(self) -> dict[str, torch.nn.Parameter]:
+        """The parameters that an update may change, by name."""
+        return {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+
+    def parameter_counts(self) -> tuple[int, int]:
+        """Numbers of all parameters and of those that are trained."""
+        trained = sum(p.numel() for p in self.trainable().values())
+        total = 0
+        for parameter in self.model.parameters():
+            state = getattr(parameter, "quant_state", None)
+            shape = state.shape if state is not None else parameter.shape
+            total += int(torch.Size(shape).numel())
+        return total, trained
+
+    def describe(self) -> dict[str, Any]:
+        """What a run's `config.json` keeps of the policy."""
+        total, trained = self.parameter_counts()
+        return {
+            "name": self.name,
+            "quantize": self.quantize,
+            "precision": str(self.precision),
+            "lora": None if self.lora is None else vars(self.lora).copy(),
+            "seed": self.seed,
+            "parameters": total,
+            "trainable_parameters": trained,
+        }
+
+    # -- prompts ------------------------------------------------------------------
+
+    def encode(self, problem: Problem) -> list[int]:
+        """Token ids of the rendered prompt, generation prompt included.
+
+        The text is tokenised once and carries one beginning-of-sequence id at most.
+        """
+        messages = [dict(m) for m in problem.prompt]
+        if self.tokenizer.chat_template:
+            text = self.tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True
+            )
+            return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        text = "\n".join(m["content"] for m in messages) + "\n"
+        bos = self.tokenizer.bos_token
+        starts = bool(bos) and text.startswith(bos)
+        return self.tokenizer(text, add_special_tokens=not starts)["input_ids"]
+
+    # -- acting -------------------------------------------------------------------
+
+    def generate(
+        self,
+        problems: Sequence[Problem],
+        group_size: int = 1,
+        max_new_tokens: int = 64,
+        temperature: float = 1.0,
+    ) -> list[Group]:
+        """Answers each problem `group_size` times.
+
+        Args:
+            problems: B problems.
+            group_size: G rollouts a problem.
+            max_new_tokens: budget of a completion, in tokens.
+            temperature: divides the logits; 0 takes the likeliest token each time.
+
+        Returns:
+            B groups of G rollouts with behaviour log-probabilities. The same policy,
+            seed and number of earlier calls give the same rollouts.
+
+        Raises:
+            UserError: no problems, sizes out of range, or a prompt that leaves no room.
+        """
+        _check_sizes(problems, group_size, max_new_tokens, temperature)
+        prompts = [self.encode(problem) for problem in problems]
+        for problem, prompt in zip(problems, prompts):
+            if len(prompt) + max_new_tokens > self.context:
+                raise UserError(
+                    f"problem {problem.key} has a prompt of {len(prompt)} tokens; with "
+                    f"{max_new_tokens} new tokens it does not fit the context of {self.context} "
+                    f"tokens of {self.name!r}; shorten the prompt or lower max_new_tokens"
+                )
+        self._draws += 1
+        self.model.eval()
+        groups: list[Group] = []
+        at_once = max(1, MAX_ROWS // group_size)
+        for start in range(0, len(problems), at_once):
+            part = prompts[start : start + at_once]
+            uniform_NT = uniform_streams(
+                self.seed, self._draws, start * group_size, len(part) * group_size, max_new_tokens
+            )
+            sampled = sample_groups(
+                self.model,
+                part,
+                group_size,
+                max_new_tokens,
+                temperature,
+                self.end_ids,
+                self.pad_id,
+                uniform_NT,
+            )
+            for i, prompt in enumerate(part):
+                problem = problems[start + i]
+                rows = sampled[i * group_size : (i + 1) * group_size]
+                rollouts = tuple(self._rollout(problem, prompt, s, temperature) for s in rows)
+                groups.append(Group(problem, rollouts))
+        return groups
+
+    def _rollout(self, problem: Problem, prompt: list[int], s: Any, temperature: float) -> Rollout:
+        # The end mark is cut by its position, never looked for in the text.
+        visible = s.ids[:-1] if s.stopped else s.ids
+        return Rollout(
+            problem=problem,
+            prompt_ids=tuple(prompt),
+            completion_ids=tuple(s.ids),
+            behaviour_logprobs=tuple(s.logprobs),
+            trainable=(1,) * len(s.ids),
+            text=self.tokenizer.decode(visible, skip_special_tokens=True),
+            finish_reason="stop" if s.stopped else "length",
+            policy_version=self.version,
+            temperature=temperature,
+        )
+
+    def score(self, rollouts: Sequence[Rollout]) -> Scored:
+        """Log-probabilities and entropies of rollouts under the policy as it is now.
+
+        Gradients flow to the trainable parameters unless switched off around the call.
+        Dropout is off whatever mode the model is in; the mode is put back afterwards.
+        """
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            return score_rollouts(self.model, rollouts, self.pad_id)
+        finally:
+            self.model.train(was_training)
+
+    @contextmanager
+    def reference(self) -> Iterator[Policy]:
+        """Within this block the policy is the one that training started from.
+
+        With a fresh adapter that is the base alone; an adapter that was trained before
+        is put back to the state it was loaded in. Everything is restored at the end,
+        also after an error or Ctrl-C.
+
+        Raises:
+            UserError: there is no adapter, so the starting point was not kept.
+        """
+        if self.lora is None:
+            raise UserError("a policy without LoRA keeps no reference; load it with lora=LoraSpec()")
+        if self._reference is not None:
+            now = self.snapshot()
+            try:
+                self.restore(self._reference)
+                yield self
+            finally:
+                self.restore(now)
+            return
+        flags = {n: p.requires_grad for n, p in self.model.named_parameters()}
+        try:
+            with self.model.disable_adapter():
+                yield self
+        finally:
+            for n, p in self.model.named_parameters():
+                p.requires_grad_(flags[n])
+
+    # -- keeping and going back -----------------------------------------------------
+
+    def snapshot(self) -> dict[str, torch.Tensor]:
+        """A deep copy of the trainable parameters, by name."""
+        return {n: p.detach().clone() for n, p in self.trainable().items()}
+
+    def restore(self, snapshot: Mapping[str, torch.Tensor]) -> None:
+        """Puts the trainable parameters back to a snapshot, in place.
+
+        Raises:
+            UserError: the snapshot belongs to another adapter.
+        """
+        parameters = self.trainable()
+        if set(parameters) != set(snapshot):
+            raise UserError(
+                f"the snapshot has {len(snapshot)} tensors and the policy trains "
+                f"{len(parameters)}; it belongs to another adapter"
+            )
+        with torch.no_grad():
+            for name, parameter in parameters.items():
+                if parameter.shape != snapshot[name].shape:
+                    raise UserError(
+                        f"{name} has shape {tuple(parameter.shape)} here and "
+                        f"{tuple(snapshot[name].shape)} in the snapshot"
+                    )
+                parameter.copy_(snapshot[name])
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is needed, beside the trainable tensors, to go on as if never stopped."""
+        return {"seed": self.seed, "draws": self._draws, "version": self.version}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.seed, self._draws = int(state["seed"]), int(state["draws"])
+        self.version = int(state["version"])
+
+    def save(self, folder: str | Path) -> Path:
+        """Writes the adapter in the peft format, tokenizer beside it.
+
+        The folder is written aside and renamed, so it is whole or absent.
+
+        Raises:
+            UserError: the policy has no adapter.
+        """
+        if self.lora is None:
+            raise UserError("there is no adapter to save; load the policy with lora=LoraSpec()")
+        folder = Path(folder)
+        aside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+        shutil.rmtree(aside, ignore_errors=True)
+        try:
+            self.model.save_pretrained(aside)
+            self.tokenizer.save_pretrained(aside)
+            note = {"base": self.name, "lora": vars(self.lora), "version": self.version}
+            (aside / POLICY_FILE).write_text(json.dumps(note, indent=2))
+            if folder.exists():
+                shutil.rmtree(folder)
+            os.replace(aside, folder)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        return folder
+
+    def fingerprint(self) -> str:
+        """Hash of the trainable parameters; equal adapters have equal hashes."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.snapshot().items()):
+            digest.update(name.encode())
+            digest.update(tensor.cpu().float().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+
+def _check_sizes(
+    problems: Sequence[Problem], group_size: int, max_new_tokens: int, temperature: float
+) -> None:
+    if not problems:
+        raise UserError("there are no problems to answer; give at least one")
+    if group_size < 1:
+        raise UserError(f"group_size must be at least 1, not {group_size}")
+    if max_new_tokens < 1:
+        raise UserError(f"max_new_tokens must be at least 1, not {max_new_tokens}")
+    if temperature < 0:
+        raise UserError(f"temperature must not be negative, not {temperature}")
