@@ -101,7 +101,7 @@ def doctor() -> Checkup:
 
 
 def lesson_mode() -> str:
-    """`fast` or `full`: from `RLKIT_MODE`, else fast on Binder, else full.
+    """`fast` or `full`: from `RLKIT_MODE`, else fast on Binder or headless, else full.
 
     Raises:
         UserError: `RLKIT_MODE` is set to something else.
@@ -113,6 +113,8 @@ def lesson_mode() -> str:
 
             raise UserError(f"RLKIT_MODE must be 'fast' or 'full', not {chosen!r}")
         return chosen
+    if os.environ.get("RLKIT_HEADLESS") == "1":
+        return "fast"
     on_binder = "BINDER_SERVICE_HOST" in os.environ or "BINDER_REPO_URL" in os.environ
     return "fast" if on_binder else "full"
 

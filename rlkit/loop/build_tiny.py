@@ -98,10 +98,11 @@ def measure(folder: Path, *, seed: int) -> dict[str, Any]:
                 result = _pass_rate(policy, judge, domain, level)
                 row = rates.setdefault(domain.name, {}).setdefault(f"level_{level}", {})
                 row[precision] = {
-                    "pass_at_1": round(result.pass_at_1 or 0.0, 4),
-                    "low": round(result.low or 0.0, 4),
-                    "high": round(result.high or 0.0, 4),
+                    "pass_at_1": _rounded(result.pass_at_1),
+                    "low": _rounded(result.low),
+                    "high": _rounded(result.high),
                     "problems": result.problems,
+                    "unscored": result.unscored,
                 }
     return rates
 
@@ -161,9 +162,13 @@ training), with 95 % intervals.
 
 
 def _rate(row: dict[str, Any] | None) -> str:
-    if row is None:
+    if row is None or row["pass_at_1"] is None:
         return "not measured"
     return f"{row['pass_at_1']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def sha256(file: Path) -> str:

@@ -13,6 +13,7 @@ Axes: B problems, G rollouts a problem, N = B x G, T completion tokens.
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,6 +110,7 @@ class ClosedLoop:
         self._slowdown = 1.0
         self._best: _Best | None = None
         self._stop = False
+        self._busy = threading.RLock()
         self._keeper: RunKeeper | None = None
         if run is not None:
             self._keeper = RunKeeper.start(run, self)
@@ -121,6 +123,10 @@ class ClosedLoop:
         If it is broken off, by Ctrl-C or an error, everything is put back to where the
         step began.
         """
+        with self._busy:  # one thing at a time, whichever thread asks
+            return self._step()
+
+    def _step(self) -> StepRecord:
         before = self._capture()
         try:
             clock = Clock()
@@ -197,6 +203,10 @@ class ClosedLoop:
         The problems are the same each time, and training is not disturbed: it goes on
         exactly as it would have without the evaluation.
         """
+        with self._busy:
+            return self._evaluate(problems, samples)
+
+    def _evaluate(self, problems: int, samples: int) -> Evaluation:
         kept = self.policy.state_dict()
         self.policy.load_state_dict({**kept, "draws": _EVALUATION_DRAWS + self.steps_done})
         results = []

@@ -107,7 +107,9 @@ def sample_groups(
         use_cache=True,
         logits_to_keep=1,
     )
-    cache = out.cache
+    # The cache's name has changed within transformers 5; both are in use.
+    named = "cache" if hasattr(out, "cache") else "past_key_values"
+    cache = getattr(out, named)
     cache.batch_repeat_interleave(group_size)
     logits_NV = out.logits[:, -1].repeat_interleave(group_size, dim=0)
     mask = mask_BP.repeat_interleave(group_size, dim=0)
@@ -140,8 +142,8 @@ def sample_groups(
             input_ids=chosen_N[:, None],
             attention_mask=mask,
             position_ids=position_N[:, None],
-            cache=cache,
             use_cache=True,
+            **{named: cache},
         )
         logits_NV = out.logits[:, -1]
         position_N = position_N + 1

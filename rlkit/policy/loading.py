@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,7 +144,8 @@ def load_base(source: str, quantize: str | None, device: str) -> tuple[Any, Prec
     if quantize == "nf4":
         options["quantization_config"] = nf4_config(dtype)
     try:
-        model = AutoModelForCausalLM.from_pretrained(source, **options)
+        with quiet_transformers():
+            model = AutoModelForCausalLM.from_pretrained(source, **options)
     except (OSError, ValueError) as error:
         raise UserError(_not_loaded(source, error)) from error
     keep_gradients(model)
@@ -159,7 +162,7 @@ def add_lora(model: Any, lora: LoraSpec, seed: int) -> Any:
     """A fresh LoRA adapter in float32, drawn from this seed alone."""
     from peft import get_peft_model
 
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), quiet_transformers():
         torch.manual_seed(seed)
         adapted = get_peft_model(model, lora.peft_config(), autocast_adapter_dtype=True)
     for parameter in adapted.parameters():
@@ -174,6 +177,22 @@ def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
     ids = list(declared) if isinstance(declared, (list, tuple)) else [declared]
     ids.append(tokenizer.eos_token_id)
     return tuple(sorted({i for i in ids if i is not None}))
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """No progress bar of the weights, and no advice to the library's own developers."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning)
+            yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _not_loaded(source: str, error: Exception) -> str:

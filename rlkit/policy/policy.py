@@ -106,6 +106,8 @@ class Policy:
         model, precision = load_base(source, quantize, device)
         if lora is not None:
             model = add_lora(model, lora, seed)
+        elif precision.four_bit_layers:
+            model.requires_grad_(False)  # packed weights cannot be trained, so nothing is
         return cls(
             model,
             tokenizer,

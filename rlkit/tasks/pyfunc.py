@@ -14,7 +14,7 @@ from rlkit.tasks.problem import Domain, Problem, content_key
 from rlkit.tasks.pyfunc_families import FAMILIES, Family
 
 #: Hidden tests of one problem.
-TESTS = 5
+TESTS = 8
 
 _FUNCTION_NAMES = ("f", "g", "solve", "run")
 _ARGUMENTS = {
@@ -117,7 +117,8 @@ def _hidden_tests(family: Family, words: dict[str, Any], key: str) -> tuple[dict
     constants = {name: words[name] for name in ("k", "m", "c", "d")}
     best: list[dict[str, Any]] = []
     for _ in range(20):
-        inputs = [_input(family.kind, constants, rng) for _ in range(TESTS)]
+        inputs = _edges(family.kind, constants)
+        inputs += [_input(family.kind, constants, rng) for _ in range(TESTS - len(inputs))]
         tests = [
             {"args": list(args), "expected": family.reference(*args, **constants)}
             for args in inputs
@@ -127,6 +128,21 @@ def _hidden_tests(family: Family, words: dict[str, Any], key: str) -> tuple[dict
         if _variety(best) >= 3:
             break
     return tuple(best)
+
+
+def _edges(kind: str, constants: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Inputs that tell near misses apart: at the constant and one beside it on each side.
+
+    Without them `max(x, 4)` would pass for "the larger of x and 3".
+    """
+    k, m, c = constants["k"], constants["m"], constants["c"]
+    if kind == "int":
+        return [(k,), (k - 1,), (k + 1,)]
+    if kind == "pair":
+        return [(k, k - 1), (2, k + 3)]
+    if kind == "text":
+        return [(f"a{c}b{c}c",), ("xyzuvw" * 2,)]
+    return [([k, k + 1, k - 1, k, m],), ([k + 1],), ([-k, 2 * k],)]
 
 
 def _variety(tests: list[dict[str, Any]]) -> int:
