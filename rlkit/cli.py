@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -52,16 +52,16 @@ def doctor(as_json: Json = False) -> None:
 def demo(
     policy: Annotated[str, typer.Option(help="tiny, a folder with a model, or a hub id.")] = "tiny",
     domain: Annotated[
-        Optional[list[str]], typer.Option(help="May be given several times.", show_default="pyfunc")
+        list[str] | None, typer.Option(help="May be given several times.", show_default="pyfunc")
     ] = None,
     steps: Annotated[int, typer.Option(help="Updates in all.")] = 60,
     seed: Annotated[int, typer.Option(help="Decides everything that is drawn.")] = 0,
     run: Annotated[
-        Optional[Path], typer.Option(help="Run directory; a run that was broken off goes on.")
+        Path | None, typer.Option(help="Run directory; a run that was broken off goes on.")
     ] = None,
     group_size: Annotated[int, typer.Option(help="Rollouts a problem.")] = 8,
     problems: Annotated[int, typer.Option(help="Problems a step.")] = 8,
-    learning_rate: Annotated[Optional[float], typer.Option(help="Peak learning rate.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
     weighting: Annotated[str, typer.Option(help="uniform or learnability.")] = "uniform",
     held_out: Annotated[int, typer.Option(help="Held-out problems of the evaluations.")] = 256,
     as_json: Json = False,
@@ -99,7 +99,7 @@ def demo(
 def build_tiny(
     out: Annotated[Path, typer.Option(help="Folder for weights, tokenizer and card.")],
     seed: Annotated[int, typer.Option(help="Decides data and weights.")] = 0,
-    steps: Annotated[Optional[int], typer.Option(help="Updates; fewer for a trial.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Updates; fewer for a trial.")] = None,
     as_json: Json = False,
 ) -> None:
     """Pretrains the tiny policy on the domains' own generators, and measures it."""
@@ -112,7 +112,7 @@ def build_tiny(
 @app.command()
 def report(
     run: Annotated[Path, typer.Argument(help="Run directory.")],
-    out: Annotated[Optional[Path], typer.Option(help="The HTML file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The HTML file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Writes one self-contained HTML page of a run, which opens offline."""

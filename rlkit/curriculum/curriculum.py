@@ -106,7 +106,7 @@ class Curriculum:
         if total <= 0:  # everything is solved, or nothing is: no reason to prefer one
             return {name: 1.0 / len(names) for name in names}
         free = 1.0 - self.floor * len(names)
-        return {name: self.floor + free * w / total for name, w in zip(names, weights)}
+        return {name: self.floor + free * w / total for name, w in zip(names, weights, strict=True)}
 
     def sample(self, count: int) -> list[Problem]:
         """`count` training problems."""

@@ -182,7 +182,13 @@ def _progress(total: int, enabled: bool) -> Iterator[Callable[[int, float], None
         yield lambda step, loss: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("pretraining"),

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from rlkit.loop.config import LoopConfig
 from rlkit.loop.evaluation import Evaluation, evaluate_domain
 from rlkit.loop.judging import Judge
 from rlkit.loop.metrics import Batch, build_metrics, rollout_rows
-from rlkit.loop.progress import progress_bar
+from rlkit.loop.progress import Clock, progress_bar
 from rlkit.loop.run import Run
 from rlkit.loop.run_keeper import RunKeeper
 from rlkit.loop.state import LoopState, restore_training, training_tensors
@@ -272,7 +271,7 @@ class ClosedLoop:
         return self.monitor.before_update(StepRecord.of(self.steps_done + 1, metrics))
 
     def _observe(self, batch: Batch) -> None:
-        for group, solved, alive in zip(batch.groups, batch.solved, batch.alive_B):
+        for group, solved, alive in zip(batch.groups, batch.solved, batch.alive_B, strict=True):
             known = [value for value in solved if value is not None]
             rate = sum(known) / len(known) if known else None
             self.curriculum.observe(group.problem.domain, rate, dead=not alive)
@@ -366,19 +365,3 @@ class ClosedLoop:
             },
             "rewards": {name: reward.name for name, reward in self.judge.rewards.items()},
         }
-
-
-class Clock:
-    """Seconds of each stage of a step."""
-
-    def __init__(self) -> None:
-        self._start = self._last = time.perf_counter()
-        self._laps: dict[str, float] = {}
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self._laps[f"time/{name}"] = now - self._last
-        self._last = now
-
-    def metrics(self) -> dict[str, float]:
-        return {"step_time": time.perf_counter() - self._start, **self._laps}

@@ -80,7 +80,9 @@ class LoopConfig:
         known = {f.name for f in fields(cls)}
         if not isinstance(values, dict) or set(values) - known:
             wrong = sorted(set(values) - known) if isinstance(values, dict) else values
-            raise UserError(f"{file} has unknown settings {wrong}; known: {', '.join(sorted(known))}")
+            raise UserError(
+                f"{file} has unknown settings {wrong}; known: {', '.join(sorted(known))}"
+            )
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:

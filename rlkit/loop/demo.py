@@ -88,9 +88,7 @@ def run_demo(
     if steps < 1:
         raise UserError(f"steps must be at least 1, not {steps}")
     started = time.perf_counter()
-    loaded = Policy.load(
-        policy, quantize=quantize, lora=lora or LoraSpec(), seed=config.seed
-    )
+    loaded = Policy.load(policy, quantize=quantize, lora=lora or LoraSpec(), seed=config.seed)
     total, trained = loaded.parameter_counts()
     say(f"policy {policy}: {total:,} parameters, {trained:,} of them trained; {loaded.precision}")
     loop = ClosedLoop(loaded, domains, objective, config, run=run)

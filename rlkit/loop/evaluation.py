@@ -102,9 +102,7 @@ def wilson(share: float, size: float) -> tuple[float, float]:
     """
     centre = (share + Z95**2 / (2 * size)) / (1 + Z95**2 / size)
     half = (
-        Z95
-        * math.sqrt(share * (1 - share) / size + Z95**2 / (4 * size**2))
-        / (1 + Z95**2 / size)
+        Z95 * math.sqrt(share * (1 - share) / size + Z95**2 / (4 * size**2)) / (1 + Z95**2 / size)
     )
     return max(0.0, centre - half), min(1.0, centre + half)
 

@@ -67,7 +67,7 @@ class Judge:
             columns = reward_columns([rollouts[i] for i in rows])
             given = self.rewards[name].score(**columns)
             truth = self._verify(name, given, columns)
-            for i, score, right in zip(rows, given, truth):
+            for i, score, right in zip(rows, given, truth, strict=True):
                 scores[i], solved[i] = score, right
         flat_scores = [s for s in scores if s is not None]
         return Judged(_regroup(flat_scores, groups), _regroup(solved, groups))

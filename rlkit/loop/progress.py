@@ -1,7 +1,8 @@
-"""A progress bar for long jobs, with the numbers that matter beside it."""
+"""A progress bar for long jobs, and the seconds that each stage of a step takes."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -9,9 +10,7 @@ from rlkit.monitor import StepRecord
 
 
 @contextmanager
-def progress_bar(
-    done: int, total: int, *, enabled: bool
-) -> Iterator[Callable[[StepRecord], None]]:
+def progress_bar(done: int, total: int, *, enabled: bool) -> Iterator[Callable[[StepRecord], None]]:
     """Shows steps, reward and pass rate; gives a function to call after each step.
 
     It writes to standard error, so that standard output stays a program's own.
@@ -20,7 +19,13 @@ def progress_bar(
         yield lambda record: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("training"),
@@ -40,3 +45,19 @@ def progress_bar(
             progress.update(task, completed=record.step, numbers=numbers)
 
         yield show
+
+
+class Clock:
+    """Seconds of each stage of a step."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.perf_counter()
+        self._laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self._laps[f"time/{name}"] = now - self._last
+        self._last = now
+
+    def metrics(self) -> dict[str, float]:
+        return {"step_time": time.perf_counter() - self._start, **self._laps}

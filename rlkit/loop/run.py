@@ -84,7 +84,9 @@ class Run:
             config["created"] = _now()
             write_whole(path / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
         except OSError as error:
-            raise UserError(f"the run directory {str(path)!r} cannot be written: {error}") from error
+            raise UserError(
+                f"the run directory {str(path)!r} cannot be written: {error}"
+            ) from error
         return cls(path, config)
 
     @classmethod

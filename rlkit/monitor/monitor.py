@@ -141,10 +141,6 @@ class Monitor:
             rule.load_state_dict(state["rules"][rule.name])
 
 
-def _decide(
-    record: StepRecord, rule: Rule, finding: Finding, held_back: str = ""
-) -> Intervention:
+def _decide(record: StepRecord, rule: Rule, finding: Finding, held_back: str = "") -> Intervention:
     action: Action = "warn" if held_back else rule.action
-    return Intervention(
-        record.step, rule.name, action, finding.reason, finding.evidence, held_back
-    )
+    return Intervention(record.step, rule.name, action, finding.reason, finding.evidence, held_back)

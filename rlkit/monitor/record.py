@@ -32,7 +32,9 @@ class StepRecord:
     def of(cls, step: int, metrics: Mapping[str, float | None]) -> StepRecord:
         """A record with its holes marked."""
         bad = tuple(
-            name for name, value in metrics.items() if value is not None and not math.isfinite(value)
+            name
+            for name, value in metrics.items()
+            if value is not None and not math.isfinite(value)
         )
         return cls(step, {n: None if n in bad else v for n, v in metrics.items()}, bad)
 

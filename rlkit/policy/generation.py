@@ -125,7 +125,7 @@ def sample_groups(
         chosen_N, logprob_N = choose(logits_NV, temperature, uniform_NT[alive.cpu(), t])
         done_N = torch.isin(chosen_N, ends)
         for row, token, value, done in zip(
-            alive.tolist(), chosen_N.tolist(), logprob_N.tolist(), done_N.tolist()
+            alive.tolist(), chosen_N.tolist(), logprob_N.tolist(), done_N.tolist(), strict=True
         ):
             drawn[row].append(token)
             logprobs[row].append(value)
@@ -147,4 +147,4 @@ def sample_groups(
         )
         logits_NV = out.logits[:, -1]
         position_N = position_N + 1
-    return [Sampled(i, p, s) for i, p, s in zip(drawn, logprobs, stopped)]
+    return [Sampled(i, p, s) for i, p, s in zip(drawn, logprobs, stopped, strict=True)]

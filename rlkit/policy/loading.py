@@ -96,7 +96,8 @@ def resolve_source(name: str | Path) -> str:
     if _HUB_ID.fullmatch(text) and not text.startswith("."):
         return text
     raise UserError(
-        f"unknown policy {text!r}; give 'tiny', a folder with a model, or a hub id like 'owner/name'"
+        f"unknown policy {text!r}; give 'tiny', a folder with a model, "
+        "or a hub id like 'owner/name'"
     )
 
 

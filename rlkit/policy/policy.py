@@ -235,7 +235,7 @@ class Policy:
         """
         _check_sizes(problems, group_size, max_new_tokens, temperature)
         prompts = [self.encode(problem) for problem in problems]
-        for problem, prompt in zip(problems, prompts):
+        for problem, prompt in zip(problems, prompts, strict=True):
             if len(prompt) + max_new_tokens > self.context:
                 raise UserError(
                     f"problem {problem.key} has a prompt of {len(prompt)} tokens; with "
@@ -308,7 +308,9 @@ class Policy:
             UserError: there is no adapter, so the starting point was not kept.
         """
         if self.lora is None:
-            raise UserError("a policy without LoRA keeps no reference; load it with lora=LoraSpec()")
+            raise UserError(
+                "a policy without LoRA keeps no reference; load it with lora=LoraSpec()"
+            )
         if self._reference is not None:
             now = self.snapshot()
             try:

@@ -138,7 +138,7 @@ def batches(
         questions = tokenizer([c.question for c in chunk], add_special_tokens=False)["input_ids"]
         answers = tokenizer([c.answer for c in chunk], add_special_tokens=False)["input_ids"]
         rows = []
-        for question, answer in zip(questions, answers):
+        for question, answer in zip(questions, answers, strict=True):
             prompt = [ends["<|bos|>"], ends["<|user|>"], *question, ends["<|end|>"], assistant]
             rows.append((prompt, [*answer, ends["<|end|>"]]))
         rows.sort(key=lambda row: len(row[0]) + len(row[1]))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -30,7 +30,7 @@ def _bitsandbytes() -> Any:
         logger.setLevel(level)
 
 
-@lru_cache(maxsize=None)
+@cache
 def probe_nf4(device: str = "cpu") -> str | None:
     """Tries a forward and a backward pass of one 4-bit layer.
 

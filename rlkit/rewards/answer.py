@@ -43,7 +43,7 @@ def normalise(answer: str) -> str:
 
 def _exact(*, completions: Sequence[str], answer: Sequence[str], **_: Any) -> list[Score]:
     rows = []
-    for text, wanted in zip(completions, answer):
+    for text, wanted in zip(completions, answer, strict=True):
         given = extract_answer(text)
         if wanted is None or not str(wanted).strip():
             rows.append(Score(None, "NO_GOLD", reason="the problem has no answer to compare with"))
@@ -66,7 +66,7 @@ def _countdown(
     **_: Any,
 ) -> list[Score]:
     rows = []
-    for text, given, wanted in zip(completions, numbers, target):
+    for text, given, wanted in zip(completions, numbers, target, strict=True):
         expression = extract_answer(text)
         if expression is None:
             rows.append(Score(0.0, "NO_ANSWER", reason="there is not exactly one answer block"))

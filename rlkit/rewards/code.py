@@ -115,14 +115,14 @@ class TestsPass(Reward):
     ) -> list[Score]:
         rows: list[Score | None] = [None] * len(completions)
         jobs, places = [], []
-        for i, (text, name, wanted) in enumerate(zip(completions, entry, tests)):
+        for i, (text, name, wanted) in enumerate(zip(completions, entry, tests, strict=True)):
             source = extract_code(text, name)
             if source is None:
                 rows[i] = Score(0.0, "NO_CODE", reason=f"there is no code that defines {name}()")
                 continue
             jobs.append(Job(source=source, entry=name, tests=_specs(wanted)))
             places.append(i)
-        for i, verdict in zip(places, self.sandbox.run_many(jobs)):
+        for i, verdict in zip(places, self.sandbox.run_many(jobs), strict=True):
             value = verdict.reward
             if value is not None and self.all_or_nothing:
                 value = float(value == 1.0)

@@ -255,12 +255,12 @@ def completion_text(completion: Any) -> str:
     if isinstance(completion, (list, tuple)):
         # Only what the assistant wrote is judged, never a tool's answer.
         spoken = [
-            c for c in completion if not isinstance(c, dict) or c.get("role", "assistant") == "assistant"
+            c
+            for c in completion
+            if not isinstance(c, dict) or c.get("role", "assistant") == "assistant"
         ]
         return "".join(completion_text(c) for c in spoken)
-    raise UserError(
-        f"a completion must be text or chat messages, not {type(completion).__name__}"
-    )
+    raise UserError(f"a completion must be text or chat messages, not {type(completion).__name__}")
 
 
 def _as_rows(completions: Any) -> list[Any]:

@@ -137,7 +137,8 @@ _LEVEL_2 = [
         ("{k} if {x} is above {m}, else {x}", "if {x} > {m}:\n    return {k}\nreturn {x}",
          ("if {x} < {m}:\n    return {k}\nreturn {x}", "if {x} > {k}:\n    return {m}\nreturn {x}"),
          lambda x, k, m, **_: k if x > m else x),
-        ("the sum of 1 to {k} plus {x}", "total = {x}\nfor i in range(1, {k1}):\n    total += i\nreturn total",
+        ("the sum of 1 to {k} plus {x}",
+         "total = {x}\nfor i in range(1, {k1}):\n    total += i\nreturn total",
          ("total = {x}\nfor i in range(1, {k}):\n    total += i\nreturn total",
           "total = 1\nfor i in range(1, {k1}):\n    total += i\nreturn total"),
          lambda x, k, **_: x + k * (k + 1) // 2),
@@ -190,7 +191,8 @@ _LEVEL_3 = [
         ("the running total of {x} from {k}",
          "out = []\ntotal = {k}\nfor v in {x}:\n    total += v\n    out.append(total)\nreturn out",
          ("out = []\ntotal = 0\nfor v in {x}:\n    total += v\n    out.append(total)\nreturn out",
-          "out = []\ntotal = {k}\nfor v in {x}:\n    out.append(total)\n    total += v\nreturn out"),
+          "out = []\ntotal = {k}\nfor v in {x}:\n    out.append(total)\n    total += v\n"
+          "return out"),
          lambda x, k, **_: [k + sum(x[: i + 1]) for i in range(len(x))]),
     ),
 ]

@@ -34,9 +34,7 @@ def make_loop(untrained: Path) -> Callable[..., ClosedLoop]:
             **options,
         }
         config = LoopConfig(**settings)
-        policy = Policy.load(
-            untrained, quantize=quantize, lora=LoraSpec(rank=4), seed=config.seed
-        )
+        policy = Policy.load(untrained, quantize=quantize, lora=LoraSpec(rank=4), seed=config.seed)
         loop_options.setdefault("reward", Reward(_letters, "letters"))
         return ClosedLoop(policy, domains, config=config, **loop_options)
 

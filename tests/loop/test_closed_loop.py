@@ -76,9 +76,7 @@ def test_micro_batches_change_nothing(make_loop) -> None:
     known = [k for k in a if a[k] is not None]
     assert [a[k] for k in known] == pytest.approx([b[k] for k in known], rel=1e-3, abs=1e-5)
     for name, parameter in whole.policy.trainable().items():
-        torch.testing.assert_close(
-            parameter, split.policy.trainable()[name], atol=1e-4, rtol=1e-3
-        )
+        torch.testing.assert_close(parameter, split.policy.trainable()[name], atol=1e-4, rtol=1e-3)
 
 
 def test_the_record_has_trl_names_and_one_value_for_each_domain(make_loop) -> None:
@@ -117,9 +115,7 @@ def test_rows_without_a_verdict_are_counted_and_teach_nothing(make_loop) -> None
     loop = make_loop(reward=Reward(half, "half"))
     record = loop.step()
     assert record["frac_unscored"] == 0.5
-    for rewards, advantages in zip(
-        loop.batch.rewards_BG, loop.batch.advantages_BG, strict=True
-    ):
+    for rewards, advantages in zip(loop.batch.rewards_BG, loop.batch.advantages_BG, strict=True):
         assert all(a == 0.0 for r, a in zip(rewards, advantages, strict=True) if r is None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -84,7 +85,7 @@ def test_budget_and_cooldown_hold_rollbacks_back() -> None:
     patient = Monitor([RewardCollapse(window=2, min_drop=0.2, sigmas=0.0, patience=1)], cooldown=2)
     decisions = patient.replay(records("reward", *falling))
     rollbacks = [d.step for d in decisions if d.action == "rollback"]
-    assert all(later - earlier > 2 for earlier, later in zip(rollbacks, rollbacks[1:], strict=False))
+    assert all(later - earlier > 2 for earlier, later in itertools.pairwise(rollbacks))
     assert any("cooling down" in d.held_back for d in decisions)
 
 

@@ -13,7 +13,11 @@ from rlkit.objectives import GRPO, clipped_token_loss, k3, token_ratios
 def loss_of(now, then, advantages, mask=None, **options):
     now = torch.tensor(now, requires_grad=True)
     then = torch.tensor(then)
-    mask = torch.ones_like(then, dtype=torch.bool) if mask is None else torch.tensor(mask, dtype=torch.bool)
+    mask = (
+        torch.ones_like(then, dtype=torch.bool)
+        if mask is None
+        else torch.tensor(mask, dtype=torch.bool)
+    )
     options.setdefault("total_tokens", int(mask.sum()))
     result = clipped_token_loss(now, then, torch.tensor(advantages), mask, **options)
     return result, now

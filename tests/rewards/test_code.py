@@ -20,7 +20,10 @@ GOOD = "def f(x):\n    return x + 1"
         (f"```python\n{GOOD}\n```\nUse it:\n```python\nprint(f(3))\n```", GOOD),
         (f"Here is the code\n```python\n{GOOD}\n", GOOD),
         (GOOD, GOOD),
-        ("```python\ndef f(x):\n    s = '```'\n    return s\n```", "def f(x):\n    s = '```'\n    return s"),
+        (
+            "```python\ndef f(x):\n    s = '```'\n    return s\n```",
+            "def f(x):\n    s = '```'\n    return s",
+        ),
         (f"```python\ndef f(x):\n    return 0\n```\nBetter:\n```python\n{GOOD}\n```", GOOD),
         (f"```js\nfunction f() {{}}\n```\n```python\n{GOOD}\n```", GOOD),
         ("I would sort the list and take the first item.", None),

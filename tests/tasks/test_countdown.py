@@ -70,8 +70,6 @@ def test_numbers_must_be_used_exactly_once() -> None:
 def test_a_sum_of_all_numbers_is_right_for_its_own_value(numbers: list[int], data) -> None:
     signs = [data.draw(st.sampled_from("+-")) for _ in numbers[1:]]
     text = str(numbers[0]) + "".join(f" {s} {n}" for s, n in zip(signs, numbers[1:], strict=True))
-    value = numbers[0] + sum(
-        n if s == "+" else -n for s, n in zip(signs, numbers[1:], strict=True)
-    )
+    value = numbers[0] + sum(n if s == "+" else -n for s, n in zip(signs, numbers[1:], strict=True))
     assert verify_countdown(text, numbers, value)[0]
     assert not verify_countdown(text, numbers, value + 1)[0]
