@@ -251,7 +251,7 @@ def test_bad_requests(make_loop, untrained) -> None:
         make_loop(domains=[])
     with pytest.raises(UserError, match="nothing to train"):
         ClosedLoop(Policy.load(untrained, quantize="nf4"), ["arith"])
-    with pytest.raises(UserError, match="gave 1 values for 8 completions"):
+    with pytest.raises(UserError, match="gave 1 values for"):
         make_loop(reward=Reward(lambda completions, **_: [1.0], "short")).step()
     with pytest.raises(UserError, match="gave nan"):
         nan = Reward(lambda completions, **_: [math.nan] * len(completions), "nan")
