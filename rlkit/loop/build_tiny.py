@@ -34,6 +34,7 @@ def build(
     *,
     seed: int = 0,
     steps: int | None = None,
+    problems: int = PROBLEMS,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Pretrains `tiny` into `out` and measures it; returns the facts of the card.
@@ -42,6 +43,7 @@ def build(
         out: folder to be made; it must not exist, or be empty.
         seed: decides data and weights.
         steps: updates, the shipped number when not given.
+        problems: held-out problems a domain that it is measured on.
 
     Raises:
         UserError: `out` holds something already.
@@ -64,7 +66,7 @@ def build(
         tokenizer.save_pretrained(aside)
         facts["minutes"] = round((time.perf_counter() - started) / 60, 1)
         facts["vocabulary"] = len(tokenizer)
-        facts["pass_rates"] = measure(aside, seed=seed)
+        facts["pass_rates"] = measure(aside, seed=seed, problems=problems)
         facts["sha256"] = sha256(aside / WEIGHTS)
         facts["megabytes"] = round((aside / WEIGHTS).stat().st_size / 1e6, 2)
         (aside / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
@@ -81,7 +83,7 @@ def build(
     return facts
 
 
-def measure(folder: Path, *, seed: int) -> dict[str, Any]:
+def measure(folder: Path, *, seed: int, problems: int = PROBLEMS) -> dict[str, Any]:
     """pass@1 of each domain and level, with plain weights and in four bits.
 
     Sampled at temperature 1, the temperature of training.
@@ -95,7 +97,7 @@ def measure(folder: Path, *, seed: int) -> dict[str, Any]:
             for level in range(1, domain.levels + 1):
                 if quantize is not None and level > 1:
                     continue
-                result = _pass_rate(policy, judge, domain, level)
+                result = _pass_rate(policy, judge, domain, level, problems)
                 row = rates.setdefault(domain.name, {}).setdefault(f"level_{level}", {})
                 row[precision] = {
                     "pass_at_1": _rounded(result.pass_at_1),
@@ -107,9 +109,13 @@ def measure(folder: Path, *, seed: int) -> dict[str, Any]:
     return rates
 
 
-def _pass_rate(policy: Policy, judge: Judge, domain: Domain, level: int) -> DomainEvaluation:
-    problems = domain.held_out(PROBLEMS, level)
-    groups = policy.generate(problems, SAMPLES, max(domain.max_new_tokens, 96 if level > 1 else 0))
+def _pass_rate(
+    policy: Policy, judge: Judge, domain: Domain, level: int, problems: int
+) -> DomainEvaluation:
+    asked = domain.held_out(problems, level)
+    # Answers of the higher levels are longer than the domain's budget for the first.
+    budget = max(domain.max_new_tokens, 96 if level > 1 else 0)
+    groups = policy.generate(asked, SAMPLES, budget)
     return evaluate_domain(domain.name, judge.verify(groups).solved, SAMPLES)
 
 

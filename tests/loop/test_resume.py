@@ -116,14 +116,14 @@ print(loop.policy.fingerprint())
 
 
 def test_killed_at_any_moment_it_goes_on(untrained: Path, tmp_path: Path) -> None:
-    """kill -9, three times, at moments of no one's choosing; then to the end."""
+    """kill -9, twice, at moments of no one's choosing; then to the end."""
 
     def start(run: Path, steps: int) -> subprocess.Popen:
         command = [sys.executable, "-W", "ignore", "-c", _CHILD, str(untrained), str(run)]
         return subprocess.Popen([*command, str(steps)], stdout=subprocess.PIPE, text=True)
 
     run = tmp_path / "killed"
-    for kill in range(3):
+    for kill in range(2):
         child = start(run, 400)
         wanted = 2 + 3 * kill
         metrics = run / "metrics.jsonl"
@@ -142,7 +142,7 @@ def test_killed_at_any_moment_it_goes_on(untrained: Path, tmp_path: Path) -> Non
     kept, expected = Run.open(run), Run.open(tmp_path / "steady")
     assert numbers(kept.metrics()) == numbers(expected.metrics())
     assert kept.rollouts() == expected.rollouts()
-    assert [e["kind"] for e in kept.events()].count("resumed") >= 2
+    assert [e["kind"] for e in kept.events()].count("resumed") >= 1
 
 
 def _truncate(file: Path) -> None:
