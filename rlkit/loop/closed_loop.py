@@ -86,11 +86,7 @@ class ClosedLoop:
         self.config = config = config or LoopConfig()
         self.objective = objective or GRPO()
         self.domains = get_domains(domains)
-        if self.objective.needs_group and config.group_size < 2:
-            raise UserError(
-                f"group_size={config.group_size} with a group baseline: a lone answer is compared "
-                "with itself and nothing is learned; use 2 or more"
-            )
+        config.check_group(self.objective)
         if not policy.trainable():
             raise UserError("the policy has nothing to train; load it with lora=LoraSpec()")
         self.curriculum = curriculum or Curriculum(

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from rlkit.curriculum import WEIGHTINGS
 from rlkit.errors import UserError
 
 
@@ -61,8 +62,24 @@ class LoopConfig:
                 f"temperature must be above 0 for training, not {self.temperature}: greedy "
                 "answers in a group are all alike and teach nothing"
             )
+        if self.weighting not in WEIGHTINGS:
+            raise UserError(
+                f"unknown weighting {self.weighting!r}; choose {' or '.join(WEIGHTINGS)}"
+            )
         if self.learning_rate <= 0 or self.max_grad_norm <= 0:
             raise UserError("learning_rate and max_grad_norm must be above 0")
+
+    def check_group(self, objective: Any) -> None:
+        """Refuses a group of one where the group is its own baseline.
+
+        Raises:
+            UserError: nothing could be learned.
+        """
+        if objective.needs_group and self.group_size < 2:
+            raise UserError(
+                f"group_size={self.group_size} with a group baseline: a lone answer is compared "
+                "with itself and nothing is learned; use 2 or more"
+            )
 
     @classmethod
     def from_yaml(cls, file: str | Path) -> LoopConfig:

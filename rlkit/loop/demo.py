@@ -87,6 +87,8 @@ def run_demo(
     """
     if steps < 1:
         raise UserError(f"steps must be at least 1, not {steps}")
+    objective = objective or GRPO()
+    config.check_group(objective)  # before anything is loaded
     started = time.perf_counter()
     loaded = Policy.load(policy, quantize=quantize, lora=lora or LoraSpec(), seed=config.seed)
     total, trained = loaded.parameter_counts()

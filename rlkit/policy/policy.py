@@ -32,6 +32,7 @@ from rlkit.policy.loading import (
     saved_policy,
 )
 from rlkit.policy.lora import LoraSpec
+from rlkit.policy.prompts import check_request, encode_prompt
 from rlkit.policy.rollout import Group, Rollout
 from rlkit.policy.scoring import Scored, score_rollouts
 from rlkit.tasks import Problem
@@ -198,16 +199,7 @@ class Policy:
 
         The text is tokenised once and carries one beginning-of-sequence id at most.
         """
-        messages = [dict(m) for m in problem.prompt]
-        if self.tokenizer.chat_template:
-            text = self.tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True
-            )
-            return self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        text = "\n".join(m["content"] for m in messages) + "\n"
-        bos = self.tokenizer.bos_token
-        starts = bool(bos) and text.startswith(bos)
-        return self.tokenizer(text, add_special_tokens=not starts)["input_ids"]
+        return encode_prompt(self.tokenizer, [dict(m) for m in problem.prompt])
 
     # -- acting -------------------------------------------------------------------
 
@@ -233,7 +225,7 @@ class Policy:
         Raises:
             UserError: no problems, sizes out of range, or a prompt that leaves no room.
         """
-        _check_sizes(problems, group_size, max_new_tokens, temperature)
+        check_request(problems, group_size, max_new_tokens, temperature)
         prompts = [self.encode(problem) for problem in problems]
         for problem, prompt in zip(problems, prompts, strict=True):
             if len(prompt) + max_new_tokens > self.context:
@@ -394,16 +386,3 @@ class Policy:
             digest.update(name.encode())
             digest.update(tensor.cpu().float().numpy().tobytes())
         return digest.hexdigest()[:16]
-
-
-def _check_sizes(
-    problems: Sequence[Problem], group_size: int, max_new_tokens: int, temperature: float
-) -> None:
-    if not problems:
-        raise UserError("there are no problems to answer; give at least one")
-    if group_size < 1:
-        raise UserError(f"group_size must be at least 1, not {group_size}")
-    if max_new_tokens < 1:
-        raise UserError(f"max_new_tokens must be at least 1, not {max_new_tokens}")
-    if temperature < 0:
-        raise UserError(f"temperature must not be negative, not {temperature}")

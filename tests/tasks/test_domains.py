@@ -88,7 +88,7 @@ def test_hidden_tests_do_not_change_and_differ() -> None:
     first = next(domain.stream(5))
     again = next(domain.stream(5))
     assert first.columns["tests"] == again.columns["tests"]
-    assert len(first.columns["tests"]) == 5
+    assert len(first.columns["tests"]) == 8
     problems = domain.held_out(200)
     same = [p for p in problems if len({repr(t["expected"]) for t in p.columns["tests"]}) == 1]
     # Where one value fits all tests, `return that_value` would be paid.
