@@ -141,7 +141,7 @@ def _edges(kind: str, constants: dict[str, Any]) -> list[tuple[Any, ...]]:
     if kind == "pair":
         return [(k, k - 1), (2, k + 3)]
     if kind == "text":
-        return [(f"a{c}b{c}c",), ("xyzuvw" * 2,)]
+        return [(f"a{c}b{c}c",), ("xyzuvwqrjkmi",)]
     return [([k, k + 1, k - 1, k, m],), ([k + 1],), ([-k, 2 * k],)]
 
 
