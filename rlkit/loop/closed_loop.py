@@ -101,6 +101,7 @@ class ClosedLoop:
         self.tokens_done = 0
         self.batch: Batch | None = None
         self.callbacks: list[Callable[[StepRecord, Batch], None]] = []
+        self._planned: int | None = None  # steps in all, once `run` says so
         self._schedule_step = 0
         self._slowdown = 1.0
         self._best: _Best | None = None
@@ -133,6 +134,7 @@ class ClosedLoop:
                 self.config.temperature,
             )
             clock.lap("generate")
+            self.judge.set_progress(self.steps_done, self._planned)
             judged = self.judge.judge(groups)
             clock.lap("reward")
             batch = Batch.of(self.steps_done + 1, groups, judged, self.objective)
@@ -171,7 +173,7 @@ class ClosedLoop:
         Returns:
             The records of the steps taken now.
         """
-        self._stop = False
+        self._stop, self._planned = False, steps
         records: list[StepRecord] = []
         if self._keeper is not None:
             self._keeper.before_run(steps)

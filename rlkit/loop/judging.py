@@ -47,10 +47,14 @@ class Judge:
     ) -> None:
         self.rewards: dict[str, Reward] = {}
         self.verifiers: dict[str, Reward] = {}
+        self._verifier_inside: dict[str, bool] = {}
         for domain in domains:
             chosen = reward.get(domain.name) if isinstance(reward, Mapping) else reward
             training = get_reward(domain.reward if chosen is None else chosen)
             verifier = get_reward(domain.success)
+            # Only the verifier itself counts as one, never another reward of its name.
+            inside = any(leaf is verifier for leaf in training.leaves())
+            self._verifier_inside[domain.name] = inside
             if sandbox is not None:
                 training = training.with_sandbox(sandbox)
                 verifier = verifier.with_sandbox(sandbox)
@@ -72,10 +76,21 @@ class Judge:
         flat_scores = [s for s in scores if s is not None]
         return Judged(_regroup(flat_scores, groups), _regroup(solved, groups))
 
+    def set_progress(self, step: int, total: int | None = None) -> None:
+        """Tells schedules inside the rewards how far the run is.
+
+        Args:
+            step: steps done.
+            total: steps in all; `None` while nobody has said.
+        """
+        for reward in self.rewards.values():
+            reward.set_progress(step, total)
+
     def verify(self, groups: Sequence[Group]) -> Judged:
         """Scores by the domains' own verifiers alone; for held-out problems."""
         own = Judge([], None)
         own.rewards = own.verifiers = self.verifiers
+        own._verifier_inside = dict.fromkeys(self.verifiers, True)
         return own.judge(groups)
 
     def isolation(self) -> Any:
@@ -88,7 +103,8 @@ class Judge:
         self, name: str, given: Sequence[Score], columns: dict[str, Any]
     ) -> list[bool | None]:
         verifier = self.verifiers[name]
-        if all(verifier.name in score.parts for score in given):
+        inside = self._verifier_inside.get(name, False)
+        if inside and all(verifier.name in score.parts for score in given):
             values = [score.parts[verifier.name] for score in given]
         else:
             values = verifier(**columns)

@@ -16,7 +16,7 @@ import torch
 
 from rlkit.loop.judging import Judged
 from rlkit.policy import Group, Rollout
-from rlkit.rewards import Score
+from rlkit.rewards import Score, verifier_gap
 
 if TYPE_CHECKING:
     from rlkit.loop.update import Update
@@ -100,6 +100,7 @@ def build_metrics(batch: Batch, update: Update) -> dict[str, float | None]:
             parts.setdefault(name, []).extend([] if value is None else [value])
     for name, values in parts.items():
         metrics[f"rewards/{name}/mean"] = statistics.fmean(values) if values else None
+    metrics.update(_truth_metrics([score for _, _, _, score, _, _ in rows]))
     for status, count in sorted(Counter(score.status for _, _, _, score, _, _ in rows).items()):
         metrics[f"status/{status}"] = count
     return metrics
@@ -120,6 +121,14 @@ def _reward_metrics(batch: Batch, groups: Iterable[int], suffix: str) -> dict[st
         f"frac_reward_zero_std{suffix}": sum(not batch.alive_B[b] for b in here) / len(here),
         f"pass_rate{suffix}": statistics.fmean(map(float, solved)) if solved else None,
     }
+
+
+def _truth_metrics(scores: Sequence[Score]) -> dict[str, float | None]:
+    """The held-out truth beside the reward, where a reward carries one."""
+    if all(score.truth is None for score in scores):
+        return {}
+    gap = verifier_gap(scores)
+    return {"truth": gap["truth"], "verifier_gap": gap["verifier_gap"]}
 
 
 def _length_metrics(rollouts: Sequence[Rollout], suffix: str) -> dict[str, float | None]:
@@ -147,6 +156,9 @@ def rollout_rows(batch: Batch) -> list[dict[str, Any]]:
             "text": rollout.text,
             "reward": score.value,
             "parts": dict(score.parts),
+            "contributions": dict(score.contributions),
+            "unshaped": score.unshaped,
+            "truth": score.truth,
             "status": score.status,
             "reason": score.reason,
             "solved": solved,

@@ -1,74 +1,105 @@
-"""The Reward type: a callable with TRL's signature that keeps its parts.
+"""The Reward type: a callable with TRL's signature whose every result keeps its parts.
 
 A reward takes keyword columns and gives `list[float | None]`, so it goes to
 `GRPOTrainer(reward_funcs=[...])` as it is. `None` means "no verdict": it leaves
 the group's baseline and is never turned into a zero.
 
-Rewards add and scale: `0.9 * tests_pass + 0.1 * format_reward`. A part that
-abstains leaves the sum; a row whose parts all abstain gets `None`.
+Everything that comes in or goes out is checked here, at the border. A mistake that
+concerns the whole call (a missing column, a wrong length, a wrong type) is an error
+at once. What concerns single rows (an exception on odd text, a NaN, a value out of
+the declared range) leaves those rows without a verdict, is counted, and is shown the
+first time, so that a long run survives it and nobody overlooks it.
 
-Left out on purpose: gates, schedules and rewards from source text; they come
-with the rewards' own depth.
+Sums, gates, clips and schedules are in `rlkit.rewards.algebra`.
 """
 
 from __future__ import annotations
 
-import math
-import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from types import MethodType
 from typing import Any
 
 from rlkit.errors import UserError
+from rlkit.rewards.calling import EachRow, RowError, call_now
+from rlkit.rewards.completions import completion_rows, completion_text
+from rlkit.rewards.operators import Operators
+from rlkit.rewards.pickling import pack_function, unpack_function
+from rlkit.rewards.score import Score, log_scores
+from rlkit.rewards.values import Bounds, as_number, check_bounds, fault
+
+__all__ = ["BAD_VALUE", "ERROR", "Reward", "RewardWarning", "Score", "completion_text", "reward"]
 
 #: Status of a score whose reward raised an exception.
 ERROR = "REWARD_ERROR"
+#: Status of a score whose value was not finite or outside the declared range.
+BAD_VALUE = "BAD_VALUE"
+#: What a trainer hands over beside the columns; a function may ask for it and get `None`.
+TRAINER_ARGUMENTS = ("trainer_state", "log_extra", "log_metric", "environments")
 
 
-@dataclass(frozen=True)
-class Score:
-    """What one completion is worth, and why.
-
-    Attributes:
-        value: the reward, or `None` when there is no verdict.
-        status: one word: `OK`, `WRONG`, `NO_ANSWER`, a sandbox status, or `REWARD_ERROR`.
-        parts: value of each part by name; a plain reward has itself as its only part.
-        reason: a short sentence for a person.
-    """
-
-    value: float | None
-    status: str = "OK"
-    parts: dict[str, float | None] = field(default_factory=dict)
-    reason: str = ""
+class RewardWarning(UserWarning):
+    """Shown once for a reward: rows of it were left without a verdict, and why."""
 
 
-class Reward:
+class Reward(Operators):
     """A reward function with a name.
 
     Args:
-        function: called as `function(completions=[text, ...], **columns)`; it gives one
-            value for each completion: a float, `None`, or a `Score`.
+        function: called as `function(completions=[text, ...], **columns)`, with those
+            columns only that it names unless it takes `**columns`; it gives one value
+            for each completion: a float, `None`, or a `Score`. It may be `async`.
         name: name of the part in records and logs; the function's own by default.
-        columns: columns that must be there; a missing one is an error that lists
-            those that are.
+        columns: columns that must be there, beside those that the function's signature
+            demands; a missing one is an error that lists those that are.
+        bounds: the declared range `(low, high)`; a value outside is no verdict.
+        shaping: whether it shapes behaviour (length, repetition) rather than judging
+            the task; such a part is left out of `Score.unshaped`.
     """
 
     def __init__(
         self,
-        function: Callable[..., Sequence[float | Score | None]],
+        function: Callable[..., Any],
         name: str | None = None,
         columns: Sequence[str] = (),
+        *,
+        bounds: Bounds = (None, None),
+        shaping: bool = False,
     ) -> None:
+        if not callable(function):
+            raise UserError(f"a reward is made of a function, not of {type(function).__name__}")
         self.function = function
         self.__name__ = name or getattr(function, "__name__", type(function).__name__)
-        self.columns = tuple(columns)
-        #: How many rows an exception left without a verdict, and the first traceback.
-        self.errors = 0
-        self.first_traceback: str | None = None
+        self.bounds = check_bounds(bounds)
+        self.shaping = shaping
+        self._accepted, required = _signature(function)
+        self.columns = tuple(dict.fromkeys([*columns, *required]))
+        self._errors = 0
+        self._first: tuple[str, str | None] | None = None
 
     @property
     def name(self) -> str:
         return self.__name__
+
+    @property
+    def errors(self) -> int:
+        """How many rows an exception or a bad value left without a verdict, parts included."""
+        return self._errors + sum(child.errors for child in self.children())
+
+    @property
+    def first_fault(self) -> str | None:
+        """The first of these faults in one sentence; `None` when there was none."""
+        first = [self._first[0]] if self._first else []
+        return next(filter(None, [*first, *(c.first_fault for c in self.children())]), None)
+
+    @property
+    def first_traceback(self) -> str | None:
+        """The first exception's traceback; `None` when there was none."""
+        first = [self._first[1]] if self._first else []
+        return next(filter(None, [*first, *(c.first_traceback for c in self.children())]), None)
 
     def __repr__(self) -> str:
         return f"Reward({self.name})"
@@ -78,48 +109,44 @@ class Reward:
     ) -> list[float | None]:
         """One value for each completion, in TRL's shape.
 
+        Parts and the held-out truth go to TRL's `log_metric` and `log_extra` when given.
+
         Args:
-            prompts: not needed; taken because TRL passes it.
+            prompts: the prompts, as texts or chats; needed by few rewards.
             completions: texts, or chat messages as TRL passes them.
             columns: lists as long as `completions`.
         """
-        return [s.value for s in self.score(completions=completions, prompts=prompts, **columns)]
+        scores = self.score(completions=completions, prompts=prompts, **columns)
+        log_scores(self.name, scores, columns.get("log_metric"), columns.get("log_extra"))
+        return [s.value for s in scores]
 
     def score(self, *, completions: Any, prompts: Any = None, **columns: Any) -> list[Score]:
         """One `Score` for each completion.
 
-        An exception in the function is counted, its first traceback is kept, and the
-        rows are left without a verdict.
+        An exception in the function is counted, its first traceback is kept and shown,
+        and the rows are left without a verdict.
 
         Raises:
-            UserError: a missing column, or a result of the wrong length, type, or not finite.
+            UserError: a missing column, or a result of the wrong length or type.
         """
-        texts = [completion_text(c) for c in _as_rows(completions)]
-        missing = [c for c in self.columns if c not in columns]
-        if missing:
-            raise UserError(
-                f"reward {self.name!r} needs the column {missing[0]!r}; "
-                f"the columns here are {', '.join(sorted(columns)) or 'none'}"
-            )
-        for column in self.columns:
-            if len(columns[column]) != len(texts):
-                raise UserError(
-                    f"column {column!r} has {len(columns[column])} rows for "
-                    f"{len(texts)} completions; give one row for each completion"
-                )
-        if not texts:
-            return []
-        try:
-            values = self.function(completions=texts, prompts=prompts, **columns)
-        except UserError:
-            raise
-        except Exception as error:
-            self.errors += len(texts)
-            if self.first_traceback is None:
-                self.first_traceback = traceback.format_exc()
-            reason = f"{self.name} raised {type(error).__name__}: {error}"
-            return [Score(None, ERROR, {self.name: None}, reason) for _ in texts]
-        return self._checked(values, len(texts))
+        texts = completion_rows(completions)
+        self._check_columns(columns, prompts, len(texts))
+        trainer = columns.get("trainer_state")
+        if getattr(trainer, "global_step", None) is not None:
+            self.set_progress(trainer.global_step, getattr(trainer, "max_steps", None) or None)
+        scores = self._evaluate(texts, prompts, columns) if texts else []
+        return [replace(s, unshaped=None) for s in scores] if self.shaping else scores
+
+    # -- what a composed reward overrides --------------------------------------------
+
+    def children(self) -> tuple[Reward, ...]:
+        """The rewards that this one is made of; none for a plain reward."""
+        return ()
+
+    def leaves(self) -> list[Reward]:
+        """The plain rewards at the bottom of the expression, each once."""
+        found = [leaf for child in self.children() for leaf in child.leaves()] or [self]
+        return list({id(leaf): leaf for leaf in found}.values())
 
     def with_sandbox(self, sandbox: Any) -> Reward:
         """The same reward with its code run in this sandbox; itself when it runs none."""
@@ -127,10 +154,79 @@ class Reward:
 
     def sandboxes(self) -> list[Any]:
         """The sandboxes that this reward runs code in."""
-        return []
+        return [sandbox for child in self.children() for sandbox in child.sandboxes()]
+
+    def set_progress(self, step: int, total: int | None = None) -> None:
+        """Tells every schedule inside how far the run is; a trainer's own state does it too."""
+        for child in self.children():
+            child.set_progress(step, total)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint must keep: the progress of the schedules inside."""
+        return {"children": [child.state_dict() for child in self.children()]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes up what `state_dict` gave.
+
+        Raises:
+            UserError: the state belongs to a reward of another shape.
+        """
+        kept, children = state.get("children", []), self.children()
+        if len(kept) != len(children):
+            raise UserError(
+                f"this state belongs to another reward: it has {len(kept)} parts and "
+                f"{self.name!r} has {len(children)}"
+            )
+        for child, part in zip(children, kept, strict=True):
+            child.load_state_dict(part)
+
+    def is_off(self) -> bool:
+        """Whether a schedule holds it at weight zero just now."""
+        return False
+
+    def _evaluate(self, texts: list[str], prompts: Any, columns: dict[str, Any]) -> list[Score]:
+        passed = {"completions": texts, "prompts": prompts, **columns}
+        if self._accepted is not None:
+            passed = {name: passed.get(name) for name in self._accepted if name in passed}
+        for name in TRAINER_ARGUMENTS:
+            if self._accepted is not None and name in self._accepted:
+                passed.setdefault(name, None)
+        try:
+            values = call_now(self.function, passed)
+        except UserError:
+            raise
+        except Exception as error:
+            failed = RowError.of(error)
+            reason = f"{self.name} raised {failed.fault}"
+            self._note(len(texts), reason, failed.trace)
+            return [Score(None, ERROR, {self.name: None}, reason) for _ in texts]
+        return self._checked(values, len(texts))
+
+    # -- the border ------------------------------------------------------------------
+
+    def _check_columns(self, columns: Mapping[str, Any], prompts: Any, rows: int) -> None:
+        given = columns if prompts is None else {**columns, "prompts": prompts}
+        for column in self.columns:
+            if column not in given:
+                here = sorted(set(given) - set(TRAINER_ARGUMENTS))
+                raise UserError(
+                    f"reward {self.name!r} needs the column {column!r}; "
+                    f"the columns here are {', '.join(here) or 'none'}"
+                )
+            values = given[column]
+            if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__len__"):
+                raise UserError(
+                    f"column {column!r} of reward {self.name!r} must be a list with one entry "
+                    f"for each completion, not {type(values).__name__}"
+                )
+            if len(values) != rows:
+                raise UserError(
+                    f"column {column!r} of reward {self.name!r} has {len(values)} rows for "
+                    f"{rows} completions; give one row for each completion"
+                )
 
     def _checked(self, values: Any, expected: int) -> list[Score]:
-        if not isinstance(values, (list, tuple)) and not hasattr(values, "__len__"):
+        if isinstance(values, (str, bytes, Mapping, set)) or not hasattr(values, "__len__"):
             raise UserError(
                 f"reward {self.name!r} gave {type(values).__name__}; it must give a list with one "
                 "value for each completion"
@@ -142,140 +238,169 @@ class Reward:
             )
         return [self._score_of(value, row) for row, value in enumerate(values)]
 
-    def _score_of(self, value: Any, row: int) -> Score:
-        score = value if isinstance(value, Score) else None
-        number = score.value if score is not None else value
+    def _score_of(self, given: Any, row: int) -> Score:
+        if isinstance(given, RowError):
+            reason = f"{self.name} raised {given.fault}"
+            self._note(1, reason, given.trace)
+            return Score(None, ERROR, {self.name: None}, reason)
+        score = given if isinstance(given, Score) else Score(given, "")
+        number, status, reason = score.value, score.status, score.reason
         if number is not None:
-            try:
-                number = float(number)
-            except (TypeError, ValueError):
+            number = as_number(number)
+            if number is None:
                 raise UserError(
-                    f"reward {self.name!r} gave {value!r} for completion {row}; "
+                    f"reward {self.name!r} gave {given!r} for completion {row}; "
                     "it must be a number, or None for 'no verdict'"
-                ) from None
-            if not math.isfinite(number):
-                raise UserError(
-                    f"reward {self.name!r} gave {number} for completion {row}; "
-                    "use None where there is no verdict"
                 )
-        if score is None:
-            status = "NO_VERDICT" if number is None else "OK"
-            return Score(number, status, {self.name: number})
-        parts = score.parts or {self.name: number}
-        return Score(number, score.status, parts, score.reason)
+            wrong = fault(number, self.bounds)
+            if wrong is not None:
+                number, status, reason = None, BAD_VALUE, f"{self.name} gave {wrong}"
+                self._note(1, f"{reason} (completion {row})")
+        name = self.name
+        return Score(
+            number,
+            status or ("NO_VERDICT" if number is None else "OK"),
+            {name: number, **score.parts} if score.parts else {name: number},
+            reason,
+            {} if number is None else (score.contributions or {name: number}),
+            None if number is None else _first(score.unshaped, number),
+            score.truth,
+        )
 
-    # -- algebra --------------------------------------------------------------------
-
-    def __mul__(self, weight: float) -> WeightedSum:
-        return WeightedSum([(_weight(weight), self)])
-
-    __rmul__ = __mul__
-
-    def __add__(self, other: Reward) -> WeightedSum:
-        if not isinstance(other, Reward):
-            return NotImplemented
-        return WeightedSum([*_terms(self), *_terms(other)])
-
-
-class WeightedSum(Reward):
-    """A sum of rewards with weights. Its parts keep their unweighted values."""
-
-    def __init__(self, terms: Sequence[tuple[float, Reward]]) -> None:
-        names = [reward.name for _, reward in terms]
-        if len(set(names)) < len(names):
-            raise UserError(
-                f"a reward stands twice in the sum of {', '.join(names)}; "
-                "give each part its own name, or one weight"
+    def _note(self, rows: int, what: str, trace: str | None = None) -> None:
+        """Counts rows without a verdict; the first fault is kept and shown."""
+        self._errors += rows
+        if self._first is None or (self._first[1] is None and trace is not None):
+            self._first = (what, trace)
+            warnings.warn(
+                f"{what}; such rows have no verdict and are counted in .errors"
+                + (f". The first traceback:\n{trace}" if trace else ""),
+                RewardWarning,
+                stacklevel=2,
             )
-        columns = dict.fromkeys(c for _, reward in terms for c in reward.columns)
-        name = " + ".join(f"{weight:g}*{reward.name}" for weight, reward in terms)
-        super().__init__(self._sum, name, tuple(columns))
-        self.terms = tuple(terms)
 
-    def _sum(self, *, completions: Any, prompts: Any = None, **columns: Any) -> list[Score]:
-        scored = [
-            (weight, reward.score(completions=completions, prompts=prompts, **columns))
-            for weight, reward in self.terms
-        ]
-        rows = []
-        for row in range(len(completions)):
-            scores = [(weight, scores[row]) for weight, scores in scored]
-            known = [weight * s.value for weight, s in scores if s.value is not None]
-            parts: dict[str, float | None] = {}
-            for _, s in scores:
-                parts.update(s.parts)
-            # The first part speaks for the row: it is the one that judges the task.
-            first = scores[0][1]
-            rows.append(Score(sum(known) if known else None, first.status, parts, first.reason))
-        return rows
+    def forget_faults(self) -> None:
+        """The next fault is the first again, and is shown; the count stays."""
+        self._first = None
+        for child in self.children():
+            child.forget_faults()
 
-    def with_sandbox(self, sandbox: Any) -> WeightedSum:
-        return WeightedSum([(weight, r.with_sandbox(sandbox)) for weight, r in self.terms])
+    # -- pickling: by reference where it can be imported, else by source --------------
 
-    def sandboxes(self) -> list[Any]:
-        return [sandbox for _, r in self.terms for sandbox in r.sandboxes()]
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "function": pack_function(self.function, owner=self)}
 
-    def __mul__(self, weight: float) -> WeightedSum:
-        return WeightedSum([(_weight(weight) * w, reward) for w, reward in self.terms])
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.function = unpack_function(state["function"], owner=self)
 
-    __rmul__ = __mul__
+    def __copy__(self) -> Reward:
+        return self._copied(dict(self.__dict__))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Reward:
+        rest = {key: value for key, value in self.__dict__.items() if key != "function"}
+        return self._copied({"function": self.function, **deepcopy(rest, memo)})
+
+    def _copied(self, state: dict[str, Any]) -> Reward:
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(state)
+        if isinstance(self.function, MethodType) and self.function.__self__ is self:
+            copied.function = MethodType(self.function.__func__, copied)
+        return copied
+
+    def named(self, name: str) -> Reward:
+        """The same reward under another name.
+
+        >>> reward(lambda completions: [1.0] * len(completions)).named("always").name
+        'always'
+        """
+        copied = self.__copy__()
+        copied.__name__ = name
+        return copied
+
+    def as_shaping(self) -> Reward:
+        """The same reward, left out of `Score.unshaped`."""
+        copied = self.__copy__()
+        copied.shaping = True
+        return copied
+
+    @staticmethod
+    def from_source(text: str, name: str | None = None, **options: Any) -> Reward:
+        """A reward from the text of a program; run in a process of its own that can be killed.
+
+        Args:
+            text: Python that defines a reward function, see `rlkit.rewards.SourceReward`.
+            name: its name; the function's own by default.
+            options: `timeout_s`, `memory_mb`, `strict` of `SourceReward`.
+        """
+        from rlkit.rewards.source import SourceReward
+
+        return SourceReward(text, name, **options)
 
 
 def reward(
-    function: Callable[..., Sequence[float | None]] | None = None,
+    function: Callable[..., Any] | None = None,
     *,
     name: str | None = None,
     columns: Sequence[str] = (),
+    bounds: Bounds = (None, None),
+    shaping: bool = False,
+    each: bool = False,
 ) -> Any:
     """Makes a `Reward` of a function; use it with or without arguments.
+
+    Args:
+        function: a function of all completions, or of one when `each` is set.
+        name, columns, bounds, shaping: as for `Reward`.
+        each: call it once for each completion, as `function(completion, **row)`; an
+            exception then costs one row its verdict, not all of them.
 
     >>> @reward
     ... def short(completions, **columns):
     ...     return [1.0 if len(text) < 20 else 0.0 for text in completions]
     >>> short(completions=["brief", "a rather longer completion"])
     [1.0, 0.0]
+    >>> @reward(each=True)
+    ... def same(completion, answer):
+    ...     return float(completion == answer)
+    >>> same(completions=["4", "5"], answer=["4", "4"])
+    [1.0, 0.0]
     """
     if function is None:
-        return lambda f: Reward(f, name, columns)
-    return Reward(function, name, columns)
+        return lambda f: reward(
+            f, name=name, columns=columns, bounds=bounds, shaping=shaping, each=each
+        )
+    if isinstance(function, Reward):
+        return function if name is None else function.named(name)
+    if each:
+        row = EachRow(function)
+        return Reward(
+            row, name or row.__name__, (*columns, *row.required), bounds=bounds, shaping=shaping
+        )
+    return Reward(function, name, columns, bounds=bounds, shaping=shaping)
 
 
-def completion_text(completion: Any) -> str:
-    """The text of a completion, whatever shape it comes in.
-
-    >>> completion_text([{"role": "assistant", "content": "hello"}])
-    'hello'
-    """
-    if completion is None:
-        return ""
-    if isinstance(completion, str):
-        return completion
-    if isinstance(completion, dict):
-        return completion_text(completion.get("text", completion.get("content")))
-    if isinstance(completion, (list, tuple)):
-        # Only what the assistant wrote is judged, never a tool's answer.
-        spoken = [
-            c
-            for c in completion
-            if not isinstance(c, dict) or c.get("role", "assistant") == "assistant"
-        ]
-        return "".join(completion_text(c) for c in spoken)
-    raise UserError(f"a completion must be text or chat messages, not {type(completion).__name__}")
-
-
-def _as_rows(completions: Any) -> list[Any]:
-    if completions is None or isinstance(completions, (str, dict)):
-        raise UserError("completions must be a list with one entry for each completion")
-    return list(completions)
+def _signature(function: Callable[..., Any]) -> tuple[tuple[str, ...] | None, list[str]]:
+    """Names a function takes (`None`: any), and those columns it cannot do without."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None, []
+    kinds = inspect.Parameter
+    keywords = [
+        p for p in parameters if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
+    ]
+    required = [
+        p.name
+        for p in keywords
+        if p.default is kinds.empty and p.name not in ("completions", *TRAINER_ARGUMENTS)
+    ]
+    if "prompts" in required:  # TRL always passes it, and so may anyone else, as None
+        required.remove("prompts")
+    if any(p.kind is kinds.VAR_KEYWORD for p in parameters):
+        return None, required
+    return tuple(p.name for p in keywords), required
 
 
-def _terms(reward: Reward) -> Sequence[tuple[float, Reward]]:
-    return reward.terms if isinstance(reward, WeightedSum) else [(1.0, reward)]
-
-
-def _weight(weight: Any) -> float:
-    if isinstance(weight, bool) or not isinstance(weight, (int, float)):
-        raise UserError(f"a reward can be multiplied by a number, not by {weight!r}")
-    if not math.isfinite(weight):
-        raise UserError(f"a reward's weight must be finite, not {weight}")
-    return float(weight)
+def _first(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value

@@ -13,7 +13,7 @@ from rlkit.errors import UserError
 from rlkit.loop.update import RatioMismatch
 from rlkit.monitor import Monitor, RewardCollapse, default_rules
 from rlkit.objectives import GRPO
-from rlkit.rewards import Reward, exact_answer
+from rlkit.rewards import Reward, RewardWarning, exact_answer
 
 TIMES = ("step_time", "time/generate", "time/reward", "time/update")
 
@@ -125,6 +125,45 @@ def test_whether_a_problem_is_solved_does_not_depend_on_the_reward(make_loop) ->
     own = make_loop(reward=0.5 * exact_answer, domains=["arith"])
     own.step()
     assert own.judge.verifiers["arith"] is exact_answer
+
+
+def test_a_reward_that_borrows_the_verifiers_name_proves_nothing(make_loop) -> None:
+    impostor = Reward(lambda completions, **_: [1.0] * len(completions), "exact_answer")
+    loop = make_loop(reward=impostor, domains=["arith"])
+    assert loop.step()["reward"] == 1.0
+    assert loop.batch.solved[0] == [False] * 4
+
+
+def test_values_that_are_no_numbers_are_counted_and_teach_nothing(make_loop) -> None:
+    nan = Reward(lambda completions, **_: [math.nan] * len(completions), "nan")
+    loop = make_loop(reward=nan)
+    with pytest.warns(RewardWarning, match="nan gave nan"):
+        record = loop.step()
+    assert record["reward"] is None
+    assert record["frac_unscored"] == 1.0
+    assert record["status/BAD_VALUE"] == 8
+    assert record["stepped"] == 0.0
+
+
+def test_schedules_follow_the_steps_of_the_loop(make_loop) -> None:
+    always = Reward(lambda completions, **_: [1.0] * len(completions), "always")
+    loop = make_loop(reward=always.anneal({0: 1.0, 2: 0.5}))
+    assert [r["reward"] for r in loop.run(3, progress=False)] == [1.0, 0.75, 0.5]
+    # Of a function of the progress the loop says how long the run is: 0/2, then 1/2.
+    loop = make_loop(reward=always.anneal(lambda progress: 1.0 - progress))
+    assert [r["reward"] for r in loop.run(2, progress=False)] == [1.0, 0.5]
+
+
+def test_a_held_out_truth_is_recorded_beside_the_reward(make_loop) -> None:
+    generous = Reward(lambda completions, **_: [1.0] * len(completions), "generous")
+    loop = make_loop(reward=generous.with_truth(exact_answer), domains=["arith"])
+    record = loop.step()
+    # A random model solves nothing, and is paid for it.
+    assert record["reward"] == 1.0
+    assert record["truth"] == 0.0
+    assert record["verifier_gap"] == 1.0
+    assert "rewards/exact_answer/mean" not in record.metrics
+    assert "truth" not in make_loop(reward=generous).step().metrics
 
 
 def test_divergence_is_measured_where_it_is_asked_for(make_loop) -> None:
@@ -253,9 +292,6 @@ def test_bad_requests(make_loop, untrained) -> None:
         ClosedLoop(Policy.load(untrained, quantize="nf4"), ["arith"])
     with pytest.raises(UserError, match="gave 1 values for"):
         make_loop(reward=Reward(lambda completions, **_: [1.0], "short")).step()
-    with pytest.raises(UserError, match="gave nan"):
-        nan = Reward(lambda completions, **_: [math.nan] * len(completions), "nan")
-        make_loop(reward=nan).step()
     with pytest.raises(UserError, match="does not fit the context"):
         make_loop(max_new_tokens=127).step()
     with pytest.raises(UserError, match="factor must be above 0"):
