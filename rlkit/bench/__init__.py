@@ -1,0 +1,1 @@
+"""Side-by-side measurements: the same rows or jobs, ours and others, in one run."""
