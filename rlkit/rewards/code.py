@@ -1,77 +1,22 @@
 """tests_pass: the share of hidden unit tests that a function passes in the sandbox.
 
-The completion's code is taken out of its fence here, as text; it is parsed to
-find the function but run in the sandbox alone.
+The completion's code is taken out of its fence as text (`extraction.py`) and run in the
+sandbox alone. Values are compared by type: 2.0 is not 2, and a tuple is not a list. For
+tests in other shapes, and for the levels before the tests, see `graded.py`.
 """
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rlkit.errors import UserError
+from rlkit.rewards.extraction import extract_code
 from rlkit.rewards.reward import Reward, Score
+from rlkit.rewards.verdict_cache import UNSTABLE, VerdictCache, content_key
 from rlkit.sandbox import Job, Sandbox, TestSpec
 
-_OPEN = re.compile(r"^ {0,3}```[ \t]*([\w+-]*)[^\n`]*$")
-_CLOSE = re.compile(r"^ {0,3}```[ \t]*$")
-#: Longest completion that is looked at, in characters.
-MAX_SOURCE_CHARS = 100_000
-
-
-def extract_code(text: str, entry: str) -> str | None:
-    """The source that defines function `entry`, or `None` when there is none.
-
-    Taken is the last complete Python or untagged block that parses and defines
-    `entry`; then a last block that was cut off before its closing fence; then the
-    whole text, when it is nothing but code. A block that defines the function but
-    does not parse is given as it is, so that the verdict can say what is wrong.
-
-    >>> extract_code("Here:\\n```python\\ndef f(x):\\n    return x\\n```", "f")
-    'def f(x):\\n    return x'
-    """
-    text = text[:MAX_SOURCE_CHARS].replace("\r\n", "\n").replace("\r", "\n")
-    complete, cut_off = _blocks(text)
-    candidates = [block for block in reversed(complete)] + cut_off
-    if not complete and not cut_off:
-        candidates = [text]
-    candidates = [c.strip("\n") for c in candidates if c.strip()]
-    for source in candidates:
-        if _defines(source, entry):
-            return source
-    broken = re.compile(rf"^\s*def {re.escape(entry)}\b", re.MULTILINE)
-    return next((source for source in candidates if broken.search(source)), None)
-
-
-def _blocks(text: str) -> tuple[list[str], list[str]]:
-    """Fenced blocks of Python or of no stated language: closed ones, and an open last one."""
-    complete: list[str] = []
-    lines: list[str] | None = None
-    python = False
-    for line in text.split("\n"):
-        if lines is None:
-            if (opened := _OPEN.match(line)) is not None:
-                lines, python = [], opened.group(1).lower() in ("", "python", "py", "python3")
-        elif _CLOSE.match(line):
-            if python:
-                complete.append("\n".join(lines))
-            lines = None
-        else:
-            lines.append(line)
-    cut_off = ["\n".join(lines)] if lines and python else []
-    return complete, cut_off
-
-
-def _defines(source: str, entry: str) -> bool:
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return any(
-        isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == entry
-        for node in tree.body
-    )
+__all__ = ["TestsPass", "extract_code", "tests_pass"]
 
 
 class TestsPass(Reward):
@@ -83,13 +28,21 @@ class TestsPass(Reward):
     Args:
         sandbox: where the code is run; one with default limits when not given.
         all_or_nothing: pay 1 for all tests and 0 for anything less.
+        cache: of verdicts by content; its `hits` and `misses` can be read. One of its own
+            when not given.
     """
 
     __test__ = False  # not a test class, whatever pytest thinks of the name
 
-    def __init__(self, sandbox: Sandbox | None = None, all_or_nothing: bool = False) -> None:
-        super().__init__(self._run, "tests_pass", columns=("entry", "tests"))
+    def __init__(
+        self,
+        sandbox: Sandbox | None = None,
+        all_or_nothing: bool = False,
+        cache: VerdictCache | None = None,
+    ) -> None:
+        super().__init__(self._run, "tests_pass", columns=("entry", "tests"), bounds=(0.0, 1.0))
         self.all_or_nothing = all_or_nothing
+        self.cache = VerdictCache() if cache is None else cache
         self._sandbox = sandbox
 
     @property
@@ -99,8 +52,8 @@ class TestsPass(Reward):
         return self._sandbox
 
     def with_sandbox(self, sandbox: Sandbox) -> TestsPass:
-        """The same reward on another sandbox."""
-        return TestsPass(sandbox, self.all_or_nothing)
+        """The same reward on another sandbox; it keeps the cache."""
+        return TestsPass(sandbox, self.all_or_nothing, self.cache)
 
     def sandboxes(self) -> list[Sandbox]:
         return [self.sandbox]
@@ -113,24 +66,43 @@ class TestsPass(Reward):
         tests: Sequence[Sequence[Mapping[str, Any]]],
         **_: Any,
     ) -> list[Score]:
-        rows: list[Score | None] = [None] * len(completions)
-        jobs, places = [], []
-        for i, (text, name, wanted) in enumerate(zip(completions, entry, tests, strict=True)):
-            source = extract_code(text, name)
-            if source is None:
-                rows[i] = Score(0.0, "NO_CODE", reason=f"there is no code that defines {name}()")
+        keys = [
+            content_key(self.sandbox, text, name, wanted)
+            for text, name, wanted in zip(completions, entry, tests, strict=True)
+        ]
+        rows: dict[bytes, Score] = {}
+        jobs: dict[bytes, Job] = {}
+        for i, key in enumerate(keys):
+            if key in rows or key in jobs:
                 continue
-            jobs.append(Job(source=source, entry=name, tests=_specs(wanted)))
-            places.append(i)
-        for i, verdict in zip(places, self.sandbox.run_many(jobs), strict=True):
-            value = verdict.reward
-            if value is not None and self.all_or_nothing:
-                value = float(value == 1.0)
-            rows[i] = Score(value, verdict.status.name, reason=verdict.summary)
-        return [row for row in rows if row is not None]
+            if (known := self.cache.get(key)) is not None:
+                rows[key] = known
+            elif (source := extract_code(completions[i], entry[i])) is None:
+                reason = f"there is no code that defines {entry[i]}()"
+                rows[key] = Score(0.0, "NO_CODE", reason=reason)
+                self.cache.put(key, rows[key])
+            else:
+                jobs[key] = Job(source=source, entry=entry[i], tests=_specs(tests[i]))
+        verdicts = self.sandbox.run_many(list(jobs.values())) if jobs else []
+        for key, verdict in zip(jobs, verdicts, strict=True):
+            rows[key] = Score(verdict.reward, verdict.status.name, reason=verdict.summary)
+            if verdict.status.name not in UNSTABLE:
+                self.cache.put(key, rows[key])
+        return [self._paid(rows[key]) for key in keys]
+
+    def _paid(self, score: Score) -> Score:
+        if score.value is None or not self.all_or_nothing:
+            return score
+        return Score(float(score.value == 1.0), score.status, reason=score.reason)
 
 
 def _specs(tests: Sequence[Mapping[str, Any]]) -> tuple[TestSpec, ...]:
+    for test in tests:
+        if "args" not in test or "expected" not in test:
+            raise UserError(
+                f"a test of tests_pass needs args and expected; this one has {', '.join(test)}. "
+                "code_reward reads tests in other shapes"
+            )
     return tuple(
         TestSpec(name=f"test {i + 1}", args=tuple(test["args"]), expected=test["expected"])
         for i, test in enumerate(tests)

@@ -23,7 +23,11 @@ MAX_UNPAIRED = 200
 
 
 def same(
-    expected: object, got: object, tolerance: float = TOLERANCE, tuples_as_lists: bool = False
+    expected: object,
+    got: object,
+    tolerance: float = TOLERANCE,
+    tuples_as_lists: bool = False,
+    mixed_numbers: bool = False,
 ) -> bool:
     """Is `got` the value that was expected, of the same types all the way down?
 
@@ -36,13 +40,20 @@ def same(
         tolerance: for floats; 0.0 demands the very same number.
         tuples_as_lists: let a tuple stand for a list and a list for a tuple, for
             tests that come from JSON, which has no tuples.
+        mixed_numbers: let an int and a float stand for each other where they are equal
+            (exactly, when the expected one is an int), for tests written with `==`.
 
     >>> same([0.3], [0.1 + 0.2]), same(1, True), same([1], (1,))
     (True, False, False)
-    >>> same([1], (1,), tuples_as_lists=True)
-    True
+    >>> same([1], (1,), tuples_as_lists=True), same(2, 2.0, mixed_numbers=True)
+    (True, True)
     """
     kind = type(expected)
+    if mixed_numbers and {kind, type(got)} == {int, float}:
+        # Python compares an int and a float exactly, however large they are.
+        return expected == got or (
+            kind is float and abs(got) < 1 << 1000 and _same_float(expected, float(got), tolerance)
+        )
     if tuples_as_lists and kind in (list, tuple):
         if type(got) not in (list, tuple):
             return False
@@ -53,12 +64,13 @@ def same(
         return _same_float(expected, got, tolerance)
     if kind in (list, tuple):
         return len(expected) == len(got) and all(
-            same(e, g, tolerance, tuples_as_lists) for e, g in zip(expected, got, strict=True)
+            same(e, g, tolerance, tuples_as_lists, mixed_numbers)
+            for e, g in zip(expected, got, strict=True)
         )
     if kind is dict:
-        return _same_dict(expected, got, tolerance, tuples_as_lists)
+        return _same_dict(expected, got, tolerance, tuples_as_lists, mixed_numbers)
     if kind in (set, frozenset):
-        return _same_set(expected, got, tolerance, tuples_as_lists)
+        return _same_set(expected, got, tolerance, tuples_as_lists, mixed_numbers)
     if kind is complex:
         return _same_float(expected.real, got.real, tolerance) and _same_float(
             expected.imag, got.imag, tolerance
@@ -79,16 +91,21 @@ def _same_float(expected: float, got: float, tolerance: float) -> bool:
     return math.isclose(expected, got, rel_tol=tolerance, abs_tol=tolerance)
 
 
-def _same_dict(expected: dict, got: dict, tolerance: float, tuples_as_lists: bool) -> bool:
+def _same_dict(
+    expected: dict, got: dict, tolerance: float, tuples_as_lists: bool, mixed_numbers: bool
+) -> bool:
     # Looking a key up would find 1 for True, so keys are paired by their encoding.
     theirs = {encode(key): value for key, value in got.items()}
     ours = {encode(key): value for key, value in expected.items()}
     return ours.keys() == theirs.keys() and all(
-        same(value, theirs[key], tolerance, tuples_as_lists) for key, value in ours.items()
+        same(value, theirs[key], tolerance, tuples_as_lists, mixed_numbers)
+        for key, value in ours.items()
     )
 
 
-def _same_set(expected: object, got: object, tolerance: float, tuples_as_lists: bool) -> bool:
+def _same_set(
+    expected: object, got: object, tolerance: float, tuples_as_lists: bool, mixed_numbers: bool
+) -> bool:
     if len(expected) != len(got):
         return False
     ours = {encode(member): member for member in expected}
@@ -101,7 +118,7 @@ def _same_set(expected: object, got: object, tolerance: float, tuples_as_lists: 
         if key in theirs:
             continue
         for place, other in enumerate(unpaired):
-            if same(member, other, tolerance, tuples_as_lists):
+            if same(member, other, tolerance, tuples_as_lists, mixed_numbers):
                 del unpaired[place]
                 break
         else:

@@ -199,7 +199,7 @@ def _result(job: Job, test: TestSpec, message: tuple | None) -> TestResult:
         text = f"{call} returned what cannot be compared: {error}"
         return replace(result, status=Status.BAD_VALUE, message=text)
     shown = short_repr(got)
-    if same(test.expected, got, test.tolerance, test.tuples_as_lists):
+    if same(test.expected, got, test.tolerance, test.tuples_as_lists, test.mixed_numbers):
         return replace(result, status=Status.PASS, got_repr=shown)
     got_said, expected_said = shown, result.expected_repr
     if type(got) is not type(test.expected) or got_said == expected_said:

@@ -124,6 +124,7 @@ class TestSpec:
         expected: the right return value.
         tolerance: distance, relative or absolute, within which floats are equal.
         tuples_as_lists: let tuples and lists stand for each other; for tests from JSON.
+        mixed_numbers: let equal ints and floats stand for each other; for tests with `==`.
 
     Raises:
         UserError: something in it is not plain data.
@@ -140,6 +141,7 @@ class TestSpec:
     expected: Any = None
     tolerance: float = TOLERANCE
     tuples_as_lists: bool = False
+    mixed_numbers: bool = False
     inputs_wire: bytes = field(init=False, repr=False, compare=False)
     expected_wire: bytes = field(init=False, repr=False, compare=False)
 
@@ -247,7 +249,10 @@ class Job:
             limits: what applies when the job names none of its own.
         """
         tests = tuple(
-            (t.name, t.inputs_wire, t.expected_wire, t.tolerance, t.tuples_as_lists)
+            (
+                *(t.name, t.inputs_wire, t.expected_wire),
+                *(t.tolerance, t.tuples_as_lists, t.mixed_numbers),
+            )
             for t in self.tests
         )
         content = (self.language, self.mode, self.entry, self.source, self.seed, tests)

@@ -146,3 +146,23 @@ def test_what_repr_cannot_show_is_described():
     assert short_repr((1,)) == "(1,)"
     assert short_repr(frozenset({1})) == "frozenset({1})"
     assert short_repr({"a": [1, 2]}) == "{'a': [1, 2]}"
+
+
+@pytest.mark.parametrize(
+    "expected, got, equal",
+    [
+        (2, 2.0, True),
+        (2, 2.0000000001, False),  # an expected int is met exactly
+        (2.0, 2, True),
+        (0.5, 1, False),
+        (10**17, 1e17, True),
+        (10**17 + 1, 1e17, False),  # the next float is 16 away
+        (1.0, 10**400, False),
+        (1, True, False),
+        ([1, {"a": 2}], [1.0, {"a": 2.0}], True),
+        (float("nan"), 1, False),
+    ],
+)
+def test_ints_and_floats_stand_for_each_other_only_when_told(expected, got, equal) -> None:
+    assert same(expected, got, mixed_numbers=True) is equal
+    assert not same(expected, got)
