@@ -13,8 +13,8 @@ help:
 	@echo 'make lab      open JupyterLab at the first lesson (as root: ARGS=--allow-root)'
 	@echo 'make test     run the tests'
 	@echo 'make setup    only create .venv, or bring it up to date (PYTHON=... chooses the Python)'
-	@echo 'make lint     check the code and the notebooks, changing nothing'
-	@echo 'make format   format the code, bring notebooks and their sources together, strip outputs'
+	@echo 'make lint     check the code and the lessons, changing nothing'
+	@echo 'make format   format the code, and build the lessons from their sources'
 	@echo 'make clean    remove .venv, caches and built packages; runs are kept'
 	@echo 'ARGS="..." is handed on: make demo ARGS="--domain sort", make test ARGS="-k sandbox"'
 
@@ -37,14 +37,12 @@ lab: setup
 lint: setup
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
-	@.venv/bin/python .ci/check_notebooks.py
+	@.venv/bin/rlkit lessons check
 
-# Notebooks first, so that ruff's own edits of a source never look newer than a saved notebook.
 format: setup
-	@.venv/bin/python .ci/check_notebooks.py --write
 	@.venv/bin/ruff check --fix .
 	@.venv/bin/ruff format .
-	@.venv/bin/python .ci/check_notebooks.py --write
+	@.venv/bin/rlkit lessons build
 
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis

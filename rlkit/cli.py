@@ -184,5 +184,17 @@ def _one_line_warning(message: Any, *_: Any, **__: Any) -> None:
     print(f"rlkit: note: {message}", file=sys.stderr)
 
 
+from rlkit.commands.lessons import app as lessons_app  # noqa: E402
+
+app.add_typer(lessons_app, name="lessons")
+
+from rlkit.commands.audit import audit  # noqa: E402
+
+app.command("audit")(audit)
+
+from rlkit.commands.bench import app as bench_app  # noqa: E402
+
+app.add_typer(bench_app, name="bench")
+
 if __name__ == "__main__":
     main()

@@ -4,17 +4,41 @@
 #     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
+#   rlkit:
+#     title: "Start here: the loop in five minutes"
+#     promise: >-
+#       You will let a small language model write Python functions, judge them in a sandbox, and
+#       watch it get better, one update at a time.
+#     minutes: {fast: 1, full: 1.5}
+#     memory_mb: 1000
+#     needs:
+#       - to read Python; a gradient should not be a new word, and nothing else is assumed
+#       - two processor cores; no GPU, no account, no download
+#     objectives:
+#       - say what each of the five steps of the loop takes in and gives out
+#       - compute an *advantage* by hand, and say why eight equal answers teach nothing
+#       - start, steer and stop a training run from a panel, and read its pass rate
+#       - find the weight at which a reward begins to pay for the wrong thing
+#     recap:
+#       - The advantage compares an answer with its own group; without contrast there is no signal.
+#       - The loss says nothing about progress; the pass rate on held-out problems does.
+#       - The reward is all that the model knows of your wishes.
+#     sources:
+#       - >-
+#         GRPO, the group as baseline: Shao et al., *DeepSeekMath*,
+#         [arXiv 2402.03300](https://arxiv.org/abs/2402.03300)
+#       - >-
+#         The clipped ratio behind the loss: Schulman et al., *Proximal policy optimization
+#         algorithms*, [arXiv 1707.06347](https://arxiv.org/abs/1707.06347)
+#       - >-
+#         The mean over tokens: Yu et al., *DAPO*,
+#         [arXiv 2503.14476](https://arxiv.org/abs/2503.14476)
+#       - >-
+#         Adapters: Hu et al., *LoRA*, [arXiv 2106.09685](https://arxiv.org/abs/2106.09685); four
+#         bits: Dettmers et al., *QLoRA*, [arXiv 2305.14314](https://arxiv.org/abs/2305.14314)
 # ---
 
 # %% [markdown]
-# # Start here: the loop in five minutes
-#
-# **You will let a small language model write Python functions, judge them in a sandbox, and
-# watch it get better, one update at a time.**
-#
-# *One minute of computing on two idle processor cores, half of it in the fast length, more where
-# the cores are busy · 0.9 GB of memory · no GPU, no account, no download.*
-#
 # The whole of this kit is one loop:
 #
 # 1. **ask**: a *curriculum* picks problems;
@@ -22,33 +46,6 @@
 # 3. **judge**: a *sandbox* runs what it wrote, and a *reward* says what that is worth;
 # 4. **learn**: an *objective* turns worth into a gradient, and one *update* follows;
 # 5. **watch**: a *monitor* looks at the numbers and steps in when they go wrong. Then again.
-#
-# ## You need, and you will be able to
-#
-# **You need** to read Python. A gradient should not be a new word; nothing else is assumed.
-#
-# **You will be able to**
-#
-# * say what each of the five steps takes in and gives out;
-# * compute an *advantage* by hand, and say why eight equal answers teach nothing;
-# * start, steer and stop a training run from a panel, and read its pass rate.
-
-# %%
-import importlib.util
-
-if importlib.util.find_spec("rlkit") is None:  # Colab, Kaggle
-    from IPython import get_ipython
-
-    source = "git+https://github.com/ORG/rlkit@v0.1.0"
-    command = f'install -q "rlkit[colab] @ {source}"'
-    get_ipython().run_line_magic("pip", command)
-import rlkit
-
-rlkit.doctor()
-
-# %% [markdown]
-# A lesson comes in two lengths from the same cells. `RLKIT_MODE=fast` or `full` chooses; without
-# it, a laptop runs the full length, and Binder or a run that nobody watches runs the fast one.
 #
 # ## 1. A question first
 #
@@ -59,16 +56,19 @@ rlkit.doctor()
 # %%
 from rlkit import lab
 
-FAST = lab.mode() == "fast"
-STEPS = 20 if FAST else 60  # updates that the panel's run takes
-HELD_OUT = 100 if FAST else 200  # problems that are never trained on
+STEPS = lessons.pick(fast=20, full=60)  # updates of the panel's run
+HELD_OUT = lessons.pick(fast=100, full=200)  # never trained on
 print(
-    f"This is the {lab.mode()} length: {STEPS} updates, and "
+    f"This is the {lessons.mode()} length: {STEPS} updates, and "
     f"{HELD_OUT} held-out problems before and after."
 )
-guess = lab.Prediction(
+guess = lesson.predict(
+    "after_training",
     f"After {STEPS} updates, what share of unseen problems will the "
-    "model solve (0 to 1)?"
+    "model solve?",
+    low=0,
+    high=1,
+    unit="of all problems",
 )
 guess
 
@@ -81,7 +81,7 @@ guess
 # Compare each with **its own group**: take the group's mean away, and divide by the group's
 # spread. The result is called the *advantage*. Above 0: more of this. Below 0: less of this.
 
-# %%
+# %% tags=["setup"]
 import statistics
 
 rewards = [1.0, 0.0, 0.0, 0.0]
@@ -101,6 +101,184 @@ assert advantages == [1.5, -0.5, -0.5, -0.5]
 #
 # This is the heart of GRPO, *group-relative policy optimisation*.
 #
+# ### Exercise 1: a group of one
+#
+# One problem, one answer; it is right and earns 1. What is its advantage? Put your number in the
+# place of `...` and run the cell; `lesson.hint("group_of_one")` helps, in three steps.
+
+# %% tags=["exercise"] exercise="group_of_one"
+advantage_of_one = ...  # TODO: a number
+lesson.check("group_of_one", advantage_of_one)
+
+# %% tags=["solution"] exercise="group_of_one"
+# A lone answer is its group's mean, so it stands 0 above it.
+advantage_of_one = 0.0
+
+# %% tags=["checks"] exercise="group_of_one"
+from rlkit.lessons import Exercise, Property, close, holds
+
+
+def compared_with_its_group(answer):
+    holds(
+        answer != 1,
+        "1 is its reward; take away the mean of its group, which is 1, too",
+    )
+    close(answer, 0.0, what="the advantage")
+
+
+EXERCISE = Exercise(
+    "group_of_one",
+    title="A group of one",
+    hints=(
+        "Whom is the answer compared with?",
+        "The group is this one answer. What is the mean of its rewards?",
+        "The mean is 1, the reward is 1: take the one from the other.",
+    ),
+    where="here",
+    wants="value",
+    properties=[
+        Property(
+            "the answer is compared with its own group",
+            compared_with_its_group,
+        )
+    ],
+    right=(
+        "A lone answer is its group's mean. Nothing is learned, not "
+        "even from a right answer: being equal kills the signal."
+    ),
+)
+
+# %% tags=["wrong"] exercise="group_of_one" says="1 is its reward"
+advantage_of_one = 1.0
+
+# %% tags=["wrong"] exercise="group_of_one" says="the advantage"
+advantage_of_one = 0.5
+
+# %% [markdown]
+# ### Exercise 2: the advantages of any group
+#
+# Write what you just computed as a function. It takes the rewards of one group, a list, and gives
+# the list of advantages. Where all rewards are alike there is nothing to prefer: give zeros.
+
+
+# %% tags=["exercise"] exercise="advantages"
+def advantages_of(rewards):
+    """The advantage of each answer of one group, as a list."""
+    return ...  # TODO: compare each reward with the group
+
+
+lesson.check("advantages", advantages_of)
+
+
+# %% tags=["solution"] exercise="advantages"
+def advantages_of(rewards):
+    """The advantage of each answer of one group, as a list."""
+    if len(set(rewards)) < 2:  # all alike: nothing to prefer
+        return [0.0] * len(rewards)
+    mean = statistics.fmean(rewards)
+    spread = statistics.stdev(rewards)
+    return [(r - mean) / spread for r in rewards]
+
+
+# %% tags=["checks"] exercise="advantages"
+import statistics
+
+from rlkit.lessons import (
+    Exercise,
+    Property,
+    close,
+    holds,
+    random_inputs,
+    same_as,
+)
+
+
+def by_hand(rewards):
+    mean, spread = statistics.fmean(rewards), statistics.stdev(rewards)
+    return [(r - mean) / spread for r in rewards]
+
+
+def one_for_each(value, rewards):
+    holds(
+        isinstance(value, (list, tuple)) and len(value) == len(rewards),
+        f"there must be a list of {len(rewards)} advantages, one for each",
+    )
+
+
+def better_is_above(value, rewards):
+    best = value[rewards.index(max(rewards))]
+    holds(
+        best > 0,
+        f"the best answer got {best:+.2f}, so it would be pushed down: "
+        "which of reward and mean is taken away from which?",
+    )
+
+
+def zeros(value, rewards):
+    close(value, [0.0] * len(rewards), what="advantages of equal rewards")
+
+
+def some_rewards(rng):
+    rewards = [round(rng.random(), 2) for _ in range(rng.randint(2, 8))]
+    return [*rewards, rewards[0] + 0.5]  # never all alike
+
+
+EXERCISE = Exercise(
+    "advantages",
+    title="The advantages of any group",
+    hints=(
+        "You have seen every line of it at work on four numbers above.",
+        "Mean and spread are statistics.fmean and statistics.stdev; "
+        "what is the spread of rewards that are all alike?",
+        "`[(r - mean) / spread for r in rewards]`, and before it: "
+        "`if len(set(rewards)) < 2: return [0.0] * len(rewards)`.",
+    ),
+    inputs=[[1.0, 0.0, 0.0, 0.0], [0.0, 1.0], *random_inputs(some_rewards)],
+    properties=[
+        Property("there is one advantage for each reward", one_for_each),
+        Property(
+            "what is better than its group is above 0", better_is_above
+        ),
+        same_as(
+            by_hand,
+            name="each is its distance from the mean, in spreads",
+            what="the advantages",
+            hint="did you divide by stdev, the spread with n - 1 below?",
+        ),
+        Property(
+            "rewards that are all alike give zeros",
+            zeros,
+            inputs=[[1.0, 1.0, 1.0], [0.0] * 8, [0.5]],
+            hint="what is divided by the spread when the spread is 0?",
+        ),
+    ],
+    right="From here on the kit's own does it, for tensors.",
+)
+
+
+# %% tags=["wrong"] exercise="advantages" says="which of reward and mean"
+def advantages_of(rewards):
+    if len(set(rewards)) < 2:
+        return [0.0] * len(rewards)
+    mean = statistics.fmean(rewards)
+    spread = statistics.stdev(rewards)
+    return [(mean - r) / spread for r in rewards]
+
+
+# %% tags=["wrong"] exercise="advantages" says="did you divide by stdev"
+def advantages_of(rewards):
+    mean = statistics.fmean(rewards)
+    return [r - mean for r in rewards]
+
+
+# %% tags=["wrong"] exercise="advantages" says="rewards that are all alike give zeros"
+def advantages_of(rewards):
+    mean = statistics.fmean(rewards)
+    spread = statistics.stdev(rewards)
+    return [(r - mean) / spread for r in rewards]
+
+
+# %% [markdown]
 # ## 3. The loop by hand
 #
 # ### The policy
@@ -180,41 +358,36 @@ for test in verdicts[i].tests:
 #
 # The reward is the share of tests passed. It is a plain callable: lists of completions and
 # columns in, a list of numbers out. `None` would mean *no verdict*, which is not the same as 0.
-
-
-# %%
-def score(group):
-    """A score for each answer of a group."""
-    columns = group.problem.columns
-    return rlkit.tests_pass.score(
-        completions=[r.text for r in group.rollouts],
-        entry=[columns["entry"]] * len(group),
-        tests=[columns["tests"]] * len(group),
-    )
-
-
-scores_BG = [score(group) for group in groups]
-rewards_BG = [[s.value for s in row] for row in scores_BG]
-for row in rewards_BG:
-    print("  ".join(f"{r:.1f}" for r in row))
-
-# %% [markdown]
-# Each line is a group of eight. Lines whose numbers are all alike have no *contrast*: there is
-# nothing to prefer. The others are what the model learns from. Here is one of them, with its
-# advantages, computed as in section 2 (plus a tiny number below the line, against dividing by 0).
+#
+# Each line will be a group of eight. Lines whose numbers are all alike have no *contrast*: there
+# is nothing to prefer. The others are what the model learns from. Below the lines stands one of
+# them, with its advantages, computed as in section 2 (plus a tiny number below the line, against
+# dividing by 0).
 
 # %%
 import torch
 
+
+def score(group):
+    """A reward for each answer of a group."""
+    known = {n: group.problem.columns[n] for n in ("entry", "tests")}
+    columns = {name: [value] * len(group) for name, value in known.items()}
+    texts = [rollout.text for rollout in group.rollouts]
+    return rlkit.tests_pass(completions=texts, **columns)
+
+
+rewards_BG = [score(group) for group in groups]
+for row in rewards_BG:
+    print("  ".join(f"{r:.1f}" for r in row))
 objective = rlkit.GRPO()
 advantages_BG, alive_B = objective.advantages(torch.tensor(rewards_BG))
-shown = alive_B.tolist().index(True)  # the first group with contrast
+with_contrast = alive_B.tolist().index(True)  # the first such group
 lab.GroupView(
-    question=problems[shown].question,
-    texts=[r.text for r in groups[shown].rollouts],
-    rewards=rewards_BG[shown],
-    advantages=advantages_BG[shown].tolist(),
-    solved=[r == 1 for r in rewards_BG[shown]],
+    question=problems[with_contrast].question,
+    texts=[r.text for r in groups[with_contrast].rollouts],
+    rewards=rewards_BG[with_contrast],
+    advantages=advantages_BG[with_contrast].tolist(),
+    solved=[r == 1 for r in rewards_BG[with_contrast]],
 )
 
 # %% [markdown]
@@ -251,7 +424,12 @@ assert length > 0
 
 # %% [markdown]
 # One update: a step against the gradient. Did answers with a positive advantage become more
-# likely? Compare the log-probability of every answer before and after.
+# likely? Compare the log-probability of every answer before and after. Log-probabilities are
+# counted in *nats*: one nat more is 2.7 times as likely.
+#
+# Then a question. Somebody writes `mean - reward` where `reward - mean` was meant. Every
+# advantage changes its sign; nothing crashes, the loss looks as before. By how much does one
+# update then change the better answers?
 
 
 # %%
@@ -265,37 +443,38 @@ def change_after_one_update(advantages_N):
         scored = policy.score(rollouts)
     change_N = (scored.logprobs_NT - scored.behaviour_NT).sum(-1)
     policy.restore(kept)
-    above_N = advantages_BG.flatten() > 0
-    below_N = advantages_BG.flatten() < 0
-    return change_N[above_N].mean().item(), change_N[below_N].mean().item()
+    means = (advantages_BG.flatten() > 0, advantages_BG.flatten() < 0)
+    return [change_N[chosen].mean().item() for chosen in means]
 
 
+SAYS = (
+    "better than their group: {:+.3f} nats an answer\n"
+    "worse than their group:  {:+.3f} nats an answer"
+)
 above, below = change_after_one_update(advantages_BG.flatten())
-print(f"better than their group: {above:+.3f} nats an answer")
-print(f"worse than their group:  {below:+.3f} nats an answer")
+print(SAYS.format(above, below))
 assert above > below
+question = "By how much do the better ones change with the wrong sign?"
+guess_sign = lesson.predict("wrong_sign", question, unit="nats an answer")
+guess_sign
+
+# %%
+SIGN = -1  # put +1 here to see the first result again
+flipped = change_after_one_update(SIGN * advantages_BG.flatten())
+guess_sign.reveal(SAYS.format(*flipped), flipped[0])
 
 # %% [markdown]
-# That was the loop, once. Everything from here on is the same, again and again.
+# With the wrong sign the model is taught to be wrong, and nothing in the loss gives it away.
 #
 # ## 4. The loop as one object
 #
-# `ClosedLoop` does what you did by hand, and adds the curriculum and the monitor. Before it
-# trains, we measure *pass@1*: the share of problems that one answer solves. The problems are
-# *held out*: which ones they are is decided by a hash of their content, so training never sees
-# them. The brackets hold the range that such a measurement may be off by (95 %).
-
-# %%
-loop = rlkit.ClosedLoop(
-    policy,
-    ["pyfunc"],
-    objective,
-    rlkit.LoopConfig(problems_per_step=8, group_size=8, seed=0),
-)
-before = loop.evaluate(HELD_OUT)
-print("before:", before.by_domain["pyfunc"])
-
-# %% [markdown]
+# `ClosedLoop` does what you did by hand, and adds the curriculum and the monitor. It refuses a
+# group of one at once, instead of computing for nothing.
+#
+# Before it trains, we measure *pass@1*: the share of problems that one answer solves. The problems
+# are *held out*: which ones they are is decided by a hash of their content, so training never
+# sees them. The brackets hold the range that such a measurement may be off by (95 %).
+#
 # ## 5. Run it
 #
 # Press **Run one step** a few times. Each press asks 8 problems, takes 64 answers, judges them
@@ -306,36 +485,44 @@ print("before:", before.by_domain["pyfunc"])
 # them, and in Colab `from google.colab import output; output.enable_custom_widget_manager()`
 # may bring them back.
 
+
 # %%
+def new_loop(group_size):
+    config = rlkit.LoopConfig(
+        problems_per_step=8, group_size=group_size, seed=0
+    )
+    return rlkit.ClosedLoop(policy, ["pyfunc"], objective, config)
+
+
+try:
+    new_loop(group_size=1)
+except rlkit.UserError as error:
+    print("ClosedLoop says:", error)
+loop = new_loop(group_size=8)
+before = loop.evaluate(HELD_OUT)
+print("before:", before.by_domain["pyfunc"])
 panel = lab.Dashboard(loop)
 panel.add_evaluation(before)
 panel
 
 # %% [markdown]
 # When you have seen enough single steps, run the next cell: it takes the rest in one go, and
-# waits. The panel above moves along. To end it early, interrupt the kernel (■): the step under
-# way is finished, and nothing breaks.
+# waits; then it measures again, on the same held-out problems. The panel above moves along. To
+# end it early, interrupt the kernel (■): the step under way is finished, and nothing breaks.
+#
+# If you run the cell a second time, it says that it *continues*: the model does not start anew,
+# unless you ask for it with `lab.start(loop, STEPS, fresh=True)`.
+#
+# ## 6. Did it learn?
 
 # %%
 run = lab.start(loop, STEPS)
 run.wait()
-
-# %% [markdown]
-# If you run that cell again, it says that it *continues*: the model does not start anew, unless
-# you ask for it with `lab.start(loop, STEPS, fresh=True)`.
-#
-# ## 6. Did it learn?
-#
-# The same held-out problems as before, and the figure with all that happened in between.
-
-# %%
 panel.wait()  # until no step is under way
 after = loop.evaluate(HELD_OUT)
 panel.add_evaluation(after)
 print("before:", before.by_domain["pyfunc"])
-print("after: ", after.by_domain["pyfunc"])
-print(guess.compare(after.pass_at_1))
-lab.show_figure(panel.figure())
+guess.reveal(panel.figure(), after.pass_at_1)
 
 # %% [markdown]
 # The line jumps about: each of its points is only 64 answers to 8 problems, easy ones in one step
@@ -360,93 +547,27 @@ if not example:
 lab.GroupView.of(loop.batch)
 
 # %% [markdown]
-# ## 8. Three exercises
+# ## 8. Break it: what do you pay for?
 #
-# ### a. A group of one
-#
-# Set the group size to 1: one answer to each problem. It is right and earns 1.
+# Rewards can be added. Say that you want right answers, and also a tidy code block, so you mix:
+# `(1 - w) * tests_pass + w * format_reward`. Four answers to "f(x) returns x plus 3":
+# **A** right and tidy; **B** right, but without the code block; **C** tidy, but wrong;
+# **D** neither. Now the format gets the weight 0.9, and the tests 0.1.
 
 # %%
-guess_a = lab.Prediction("How long is the gradient that it gives?")
-guess_a
-
-# %%
-import warnings
-
-panel.wait()  # until no step is under way
-GROUP_SIZE = 1  # then try 2: the refusal goes, the 0 stays
-rewards_of_a = torch.ones(1, GROUP_SIZE)
-with warnings.catch_warnings(record=True):  # it warns; we look ourselves
-    advantages_of_a, alive_of_a = objective.advantages(rewards_of_a)
-answers = rollouts[:GROUP_SIZE]
-_, length = put_gradient(answers, advantages_of_a.flatten())
-print("advantages:", advantages_of_a.tolist())
-print("contrast:", alive_of_a.tolist())
-print("length of the gradient:", length, "-", guess_a.compare(length))
-assert length == 0.0
-try:
-    rlkit.ClosedLoop(
-        policy, ["pyfunc"], config=rlkit.LoopConfig(group_size=GROUP_SIZE)
-    )
-except rlkit.UserError as error:
-    print("ClosedLoop says:", error)
-
-# %% [markdown]
-# **Why:** a lone answer *is* its group's mean, so it stands 0 above it. Nothing is learned, not
-# even from a right answer. `ClosedLoop` refuses that at once, instead of computing for nothing.
-# With two *equal* answers the loop would run, and this group would still give 0: being equal is
-# what kills the signal, not being few.
-#
-# ### b. The wrong sign
-#
-# Somebody writes `mean - reward` where `reward - mean` was meant. Every advantage changes its
-# sign; nothing crashes, the loss looks as before.
-
-# %%
-guess_b = lab.Prediction(
-    f"One update changed the better answers by {above:+.2f} nats. "
-    "By how much does it change them with the sign flipped?"
+guess_tidy = lesson.predict(
+    "tidy_but_wrong",
+    "C is tidy but wrong. What is its advantage when format weighs 0.9?",
+    low=-2,
+    high=2,
+    unit="spreads",
 )
-guess_b
+guess_tidy
 
 # %%
-panel.wait()
-SIGN = -1  # put +1 here to see the first result again
-flipped, flipped_below = change_after_one_update(
-    SIGN * advantages_BG.flatten()
-)
-print(f"better than their group: {flipped:+.3f}")
-print(f"worse than their group:  {flipped_below:+.3f}")
-print(guess_b.compare(flipped))
-assert (flipped < flipped_below) == (SIGN < 0)
-
-# %% [markdown]
-# **Why:** the gradient points the other way, so the model is trained to fail, and it will be good
-# at it. No error message tells you. The reward does: it *falls*. Looking at the reward's first
-# twenty steps, and at answers, finds this bug in a minute.
-#
-# ### c. One weight
-#
-# Rewards add up: `0.9 * tests_pass + 0.1 * format_reward` pays mostly for passing tests and a
-# little for a tidy code block. Four answers to "f(x) returns x plus 3": **A** right and tidy;
-# **B** right, but without the code block; **C** tidy, but wrong; **D** neither. Now the format
-# gets the weight 0.9, and the tests 0.1.
-
-# %%
-guess_c = lab.Prediction(
-    "C is tidy but wrong. What is its advantage when format weighs 0.9?"
-)
-guess_c
-
-# %%
-WEIGHT = 0.9  # of the format; the tests get the rest
 RIGHT, WRONG = (f"def f(x):\n    return x {sign} 3" for sign in "+-")
-texts = [
-    f"```python\n{RIGHT}\n```",
-    RIGHT,
-    f"```python\n{WRONG}\n```",
-    "I do not know.",
-]
+tidy = "```python\n{}\n```".format
+texts = [tidy(RIGHT), RIGHT, tidy(WRONG), "I do not know."]
 tests = [{"args": [x], "expected": x + 3} for x in (0, 1, 5)]
 columns = {"completions": texts, "entry": ["f"] * 4, "tests": [tests] * 4}
 
@@ -457,27 +578,105 @@ def advantages_with(weight):
     return objective.advantages(torch.tensor([mixed(**columns)]))[0][0]
 
 
-for weight in (0.1, WEIGHT):
-    numbers = [f"{a:+.2f}" for a in advantages_with(weight)]
-    print(f"format {weight:.1f}:", dict(zip("ABCD", numbers, strict=True)))
-sensible, tidy_first = advantages_with(0.1), advantages_with(WEIGHT)
-print(guess_c.compare(tidy_first[2].item()))
-assert sensible[1] > 0 > sensible[2]  # right beats tidy
-assert tidy_first[2] > 0 > tidy_first[1] or WEIGHT <= 0.5
+def shown(weight):
+    named = zip("ABCD", advantages_with(weight).tolist(), strict=True)
+    return f"format {weight:.1f}: " + str(
+        {n: f"{a:+.2f}" for n, a in named}
+    )
+
+
+guess_tidy.reveal(
+    shown(0.1) + "\n" + shown(0.9), advantages_with(0.9)[2].item()
+)
 
 # %% [markdown]
 # **Why:** the advantage knows nothing of what you meant. With the weight on the format, a wrong
 # answer in a neat box is *pulled up*, and a right one without a box is pushed down. The model
 # would follow, and the mean reward would rise all the while. You get what you pay for.
 #
+# ### Exercise 3: repair the reward
+#
+# Choose a weight `w` of the format with which B, right, is pulled up, and C, wrong, is pushed
+# down, while a box still pays: A must stay above B. `print(shown(0.3))` shows what 0.3 would do.
+
+# %% tags=["exercise"] exercise="weight"
+weight_of_format = ...  # TODO: a number between 0 and 1
+lesson.check("weight", weight_of_format)
+
+# %% tags=["solution"] exercise="weight"
+# B earns 1 - w and C earns w; the mean of 1, 1 - w, w and 0 is 0.5.
+weight_of_format = 0.1
+
+# %% tags=["checks"] exercise="weight"
+import statistics
+
+from rlkit.lessons import Exercise, Property, holds
+
+
+def advantages_at(w):
+    rewards = [1.0, 1 - w, w, 0.0]  # A, B, C, D
+    mean, spread = statistics.fmean(rewards), statistics.stdev(rewards)
+    return [(r - mean) / spread for r in rewards]
+
+
+def right_beats_tidy(w):
+    _, b, c, _ = advantages_at(w)
+    holds(
+        b > 1e-9 > -1e-9 > c,
+        f"with w = {w:g}, B (right) gets {b:+.2f} and C (wrong) {c:+.2f}",
+    )
+
+
+def a_box_pays(w):
+    a, b, _, _ = advantages_at(w)
+    holds(
+        a > b + 1e-9,
+        f"with w = {w:g}, A gets {a:+.2f} and B {b:+.2f}: nobody would "
+        "learn to write the box",
+    )
+
+
+EXERCISE = Exercise(
+    "weight",
+    title="Repair the reward",
+    hints=(
+        "What do A, B, C and D earn, as formulas in w?",
+        "They earn 1, 1 - w, w and 0. What is their mean?",
+        "The mean is 0.5. B is above it when 1 - w > 0.5.",
+    ),
+    where="here",
+    wants="value",
+    properties=[
+        Property(
+            "a weight is between 0 and 1",
+            lambda w: holds(0 <= w <= 1, f"{w:g} is not between 0 and 1"),
+        ),
+        Property("right beats tidy", right_beats_tidy),
+        Property("a box still pays", a_box_pays),
+    ],
+    right="Any w above 0 and below 0.5 does it.",
+)
+
+# %% tags=["wrong"] exercise="weight" says="C (wrong) +0.24"
+weight_of_format = 0.6
+
+# %% tags=["wrong"] exercise="weight" says="C (wrong) +0.00"
+weight_of_format = 0.5
+
+# %% tags=["wrong"] exercise="weight" says="nobody would learn to write the box"
+weight_of_format = 0
+
+# %% tags=["wrong"] exercise="weight" says="not between 0 and 1"
+weight_of_format = -0.5
+
+# %% [markdown]
 # ## 9. Failure card: all eight wrong
 #
-# **What you see:** the reward stays at 0, the loss is 0, nothing ever happens.
-# **Where it comes from:** the problems are too hard. Let us make it happen: the highest level of
-# sorting, which this model cannot do, and a group in which all eight answers are wrong.
+# The commonest way in which nothing happens. Let us make it happen: the highest level of sorting,
+# which this model cannot do, and a group in which all eight answers are wrong.
 
 # %%
-panel.wait()
+panel.wait()  # until no step is under way
 hard = rlkit.get_domain("sort")
 problems = itertools.islice(hard.stream(0, difficulty=hard.levels), 16)
 for group in policy.generate(list(problems), 8, hard.max_new_tokens):
@@ -504,11 +703,6 @@ assert length == 0.0
 # How often does a group have contrast? With a share $p$ of right answers and $G$ answers a group:
 #
 # $$P(\text{contrast}) = 1 - p^G - (1-p)^G$$
-#
-# **What to do:** ask easier problems first, ask more answers a problem, pay for partial success,
-# or teach some right answers before. In a log, look at `frac_reward_zero_std`, the share of
-# groups without contrast: the figure shows it for our run. Near 1 is computing for nothing. Where
-# it rises *together with* the pass rate, groups are all right: time for harder problems.
 
 # %%
 from rlkit.lab.figures import contrast_figure
@@ -517,6 +711,17 @@ for p in (0.0, 0.02, 0.1, 0.5, 0.9):
     contrast = 1 - p**8 - (1 - p) ** 8
     print(f"solves {p:>4.0%}: {contrast:>4.0%} of groups of eight teach")
 lab.show_figure(contrast_figure(panel.rows))
+lessons.failure_card(
+    "All eight wrong",
+    see="The reward stays at 0, the loss is 0, nothing ever happens. In "
+    "the log, frac_reward_zero_std, the share of groups without contrast, "
+    "is near 1.",
+    cause="The problems are too hard, so no group has contrast. Where the "
+    "share rises together with the pass rate, groups are all right.",
+    do="Ask easier problems first, ask more answers a problem, pay for "
+    "partial success, or teach some right answers before. Where groups "
+    "are all right: ask harder problems.",
+)
 
 # %% [markdown]
 # ## 10. At scale
@@ -544,11 +749,7 @@ lab.show_figure(contrast_figure(panel.rows))
 # ```
 
 # %% [markdown]
-# ## 11. What you have seen, and where it goes on
-#
-# * The advantage compares an answer with its own group; without contrast there is no signal.
-# * The loss says nothing about progress; the pass rate on held-out problems does.
-# * The reward is all that the model knows of your wishes.
+# ## 11. Where each component has its lesson
 #
 # | component | here | its own lesson (each will be linked when it is there) |
 # |---|---|---|
@@ -560,12 +761,47 @@ lab.show_figure(contrast_figure(panel.rows))
 # | monitor | inside `ClosedLoop` | 14 The monitor: name the failure, then act |
 # | many GPUs | `reward_funcs=[...]` | 17 To many GPUs, unchanged |
 #
-# ## Sources
-#
-# * GRPO, the group as baseline: Shao et al., *DeepSeekMath*,
-#   [arXiv 2402.03300](https://arxiv.org/abs/2402.03300)
-# * The clipped ratio behind the loss: Schulman et al., *Proximal policy optimization algorithms*,
-#   [arXiv 1707.06347](https://arxiv.org/abs/1707.06347)
-# * The mean over tokens: Yu et al., *DAPO*, [arXiv 2503.14476](https://arxiv.org/abs/2503.14476)
-# * Adapters: Hu et al., *LoRA*, [arXiv 2106.09685](https://arxiv.org/abs/2106.09685); four bits:
-#   Dettmers et al., *QLoRA*, [arXiv 2305.14314](https://arxiv.org/abs/2305.14314)
+# ## 12. Four questions
+
+# %%
+from rlkit.lessons import Question
+
+group_of_8 = Question(
+    "Eight answers, all right. What does the model learn from them?",
+    [
+        ("to go on like this", "Their advantages are all exactly 0."),
+        ("nothing", "There is no contrast, so the gradient is 0."),
+    ],
+    right="b",
+)
+loss_is_0 = Question(
+    "The printed loss is about 0 at every first step. Is that a fault?",
+    [
+        ("yes, nothing is learned", "Look at the gradient: it is not 0."),
+        (
+            "no",
+            "Each ratio is 1, advantages add up to 0; the gradient acts.",
+        ),
+    ],
+    right="b",
+)
+
+# %%
+held_out = Question(
+    "Why measure on held-out problems?",
+    [
+        ("they are easier", "They come from the same generators."),
+        ("the reward rises anyway", "It does so, too, when one cheats."),
+        ("they were never trained on", "So a rise is more than memory."),
+    ],
+    right="c",
+)
+tidy_wins = Question(
+    "Format weighs 0.9, and the mean reward rises. Are answers better?",
+    [
+        ("yes", "Tidy and wrong earns 0.9, and right without a box 0.1."),
+        ("not necessarily", "You get what you pay for. Read the answers."),
+    ],
+    right="b",
+)
+lesson.quiz("the_loop", [group_of_8, loss_is_0, held_out, tidy_wins])

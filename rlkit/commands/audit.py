@@ -19,6 +19,9 @@ def audit(
         str | None,
         typer.Option(help="What it judges, when its columns do not say: answer, code, …"),
     ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="A file with people's scores, as expert_panel writes it.")
+    ] = None,
     limit: Annotated[float, typer.Option(help="Seconds that one attack may take.")] = 5.0,
     seed: Annotated[int, typer.Option(help="Decides which problems are drawn.")] = 0,
     html: Annotated[Path | None, typer.Option(help="Also write the card as a page.")] = None,
@@ -30,7 +33,7 @@ def audit(
     from rlkit.rewards.audit import audit as examine
     from rlkit.rewards.audit.load import load_reward
 
-    card = examine(load_reward(reward), subject=subject, limit_s=limit, seed=seed)
+    card = examine(load_reward(reward), labels=labels, subject=subject, limit_s=limit, seed=seed)
     if html is not None:
         try:
             html.write_text(_page(card.reward, card._repr_html_()), encoding="utf-8")

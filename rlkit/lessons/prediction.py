@@ -316,10 +316,9 @@ def _widgets_of(shown: Any) -> list[Any]:
 
     notes = []
     if _is_figure(shown):
-        from rlkit.lab.controls import _drawing
-        from rlkit.lab.theme import figure_notes
+        from rlkit.lab.theme import figure_bundle, figure_notes
 
-        data = {**_drawing(shown), "text/plain": _plain_text(shown)}
+        data = {**figure_bundle(shown), "text/plain": _plain_text(shown)}
         notes = [_html(figure_notes(shown))] if _caption(shown) else []
     elif isinstance(shown, str):
         data = {"text/plain": shown}
