@@ -13,7 +13,6 @@ _HOMES = {
     "Dashboard": "rlkit.lab.dashboard",
     "GroupView": "rlkit.lab.group_view",
     "LiveRun": "rlkit.lab.live_run",
-    "Prediction": "rlkit.lab.prediction",
     "current": "rlkit.lab.live",
     "headless": "rlkit.lab.frontend",
     "mode": "rlkit.lab.frontend",
@@ -22,6 +21,8 @@ _HOMES = {
     "figure_notes": "rlkit.lab.theme",
     "show_figure": "rlkit.lab.theme",
     "run_figures": "rlkit.lab.figures",
+    "reward_lab": "rlkit.lab.rewardlab.panel",
+    "stored_rollouts": "rlkit.lab.stored",
     "write_report": "rlkit.lab.report",
 }
 

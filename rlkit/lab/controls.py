@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rlkit.lab.live_run import LiveRun, describe_error
-from rlkit.lab.theme import escape, figure_notes
+from rlkit.lab.theme import escape, figure_bundle, figure_notes
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rlkit.lab.dashboard import Dashboard
     from rlkit.lab.group_view import GroupView
 
-_PLOTLY = "application/vnd.plotly.v1+json"
 #: Least time between two drawings, in seconds.
 DRAW_EVERY_S = 1 / 3
 #: What the learning-rate slider multiplies the configured rate by.
@@ -171,7 +170,7 @@ class Controls:
             self.group.value = group._repr_html_()
         else:
             self.group.value = "<p>Run one step to see eight answers to one problem.</p>"
-        data = {**_drawing(figure), "text/plain": figure.layout.meta["alt"]}
+        data = {**figure_bundle(figure), "text/plain": figure.layout.meta["alt"]}
         # Set as a whole: a `with` block would also catch what other cells print meanwhile.
         self.plot.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
         self.notes.value = f'<div style="line-height:1.4">{figure_notes(figure)}</div>'
@@ -182,16 +181,3 @@ class Controls:
 
 def _tall(w: Any) -> Any:
     return w.Layout(width="130px", height="48px")
-
-
-def _drawing(figure: go.Figure) -> dict[str, Any]:
-    """The figure as data of a display, in the form that this front end draws."""
-    import plotly.io as pio
-
-    if "colab" in pio.renderers.default:  # it knows pages only, and loads plotly.js by itself
-        return figure._repr_mimebundle_()
-    # JupyterLab and VS Code draw the bare data; the page version would be megabytes.
-    bundle = pio.renderers["plotly_mimetype"].to_mimebundle(figure.to_dict())
-    # The bar of plotly's own buttons would cover the title of a figure this small.
-    bundle[_PLOTLY]["config"] = {"displayModeBar": False, "responsive": True}
-    return bundle

@@ -41,6 +41,7 @@ DECORATION = "decoration"
 MISSING = "–"
 
 #: No row of buttons over the curves: dragging zooms in, and a double click goes back.
+PLOTLY_MIME = "application/vnd.plotly.v1+json"
 PLOT_CONFIG = {"responsive": True, "displaylogo": False, "displayModeBar": False}
 
 # Characters that a page would hide or obey: controls, lone surrogates, and those that
@@ -296,8 +297,22 @@ def show_figure(figure: go.Figure) -> None:
     """Displays a figure in a notebook, and its caption, description and data below it."""
     from IPython.display import HTML, display
 
-    display(figure)
+    display(figure_bundle(figure), raw=True)
     display(HTML(figure_notes(figure)))
+
+
+def figure_bundle(figure: go.Figure) -> dict[str, Any]:
+    """The figure as data of a display, in the form that this front end draws."""
+    import plotly.io as pio
+
+    chosen = pio.renderers.default
+    # Colab knows pages only, and loads plotly.js by itself; others were asked for by name.
+    if "colab" in chosen or (chosen and "plotly_mimetype" not in chosen):
+        return dict(figure._repr_mimebundle_())
+    # JupyterLab and VS Code draw the bare data; the page version would be megabytes.
+    bundle = pio.renderers["plotly_mimetype"].to_mimebundle(figure.to_dict())
+    bundle[PLOTLY_MIME]["config"] = dict(PLOT_CONFIG)
+    return bundle
 
 
 def figure_data(figure: go.Figure) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from rlkit.lab.controls import Pace
 from rlkit.lab.dashboard import Dashboard
 from rlkit.lab.group_view import GroupView
 from rlkit.lab.live import current, start
-from rlkit.lab.prediction import Prediction
 from rlkit.loop.evaluation import Evaluation, evaluate_domain
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -344,27 +343,3 @@ def test_an_evaluation_without_any_verdict_is_no_point(build_loop, no_front_end)
     panel.add_evaluation(Evaluation.of(0, [nothing]))
     held_out = next(t for t in panel.figure().data if "held-out" in t.name)
     assert list(held_out.y) == [None]
-
-
-# -- predictions -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("written", "sentence"),
-    [
-        ("0.5", "You said 0.5; it is 0."),
-        (" 0,5 ", "You said 0.5; it is 0."),
-        ("lots", "You wrote 'lots', which is no number; it is 0."),
-        ("nan", "You wrote 'nan', which is no number; it is 0."),
-        ("", "No guess was written down; it is 0."),
-    ],
-)
-@pytest.mark.parametrize("where", ["front_end", "no_front_end"])
-def test_a_prediction_is_compared_with_the_truth(request, where, written, sentence):
-    request.getfixturevalue(where)
-    guess = Prediction("How long is it?")
-    guess.answer = written
-    assert guess.compare(0.0) == sentence
-    shown = guess._repr_mimebundle_()
-    assert (WIDGET in shown) == (where == "front_end")
-    assert "How long is it?" in shown["text/plain"]
