@@ -5,15 +5,71 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rlkit.errors import UserError
-from rlkit.rewards.answer import countdown_answer, exact_answer, extract_answer, format_reward
+from rlkit.rewards.algebra import WeightedSum
+from rlkit.rewards.answer import (
+    NumericAnswer,
+    countdown_answer,
+    exact_answer,
+    extract_answer,
+    numeric_answer,
+)
 from rlkit.rewards.code import TestsPass, extract_code, tests_pass
-from rlkit.rewards.reward import Reward, Score, WeightedSum, completion_text, reward
+from rlkit.rewards.completions import completion_text, until_eos
+from rlkit.rewards.domains import per_domain
+from rlkit.rewards.format import (
+    FormatReward,
+    TagCount,
+    format_reward,
+    tag_count,
+    think_answer_format,
+    think_text_format,
+)
+from rlkit.rewards.graded import CodeReward, code_reward
+from rlkit.rewards.judge import JudgeReward, judge_reward
+from rlkit.rewards.judge_cache import JudgeCache
+from rlkit.rewards.judge_client import Endpoint
+from rlkit.rewards.maths import MathAnswer, math_answer
+from rlkit.rewards.retention import RetentionReward, retention_reward
+from rlkit.rewards.reward import Reward, RewardWarning, reward
+from rlkit.rewards.rubric import Criterion, Rubric
+from rlkit.rewards.score import Score, verifier_gap
+from rlkit.rewards.shaping import (
+    CosineLength,
+    LanguageConsistency,
+    RepetitionPenalty,
+    SoftOverlong,
+)
+from rlkit.rewards.source import RewardSourceError, SourceReward
+from rlkit.rewards.sql import SqlReward, sql_reward
+from rlkit.rewards.table import TableReward, table_reward
+from rlkit.rewards.values import sanitise
 
 __all__ = [
+    "CodeReward",
+    "CosineLength",
+    "Criterion",
+    "Endpoint",
+    "FormatReward",
+    "JudgeCache",
+    "JudgeReward",
+    "LanguageConsistency",
+    "MathAnswer",
+    "NumericAnswer",
+    "RepetitionPenalty",
+    "RetentionReward",
     "Reward",
+    "RewardSourceError",
+    "RewardWarning",
+    "Rubric",
     "Score",
+    "SoftOverlong",
+    "SourceReward",
+    "SqlReward",
+    "TableReward",
+    "TagCount",
     "TestsPass",
     "WeightedSum",
+    "code_reward",
     "completion_text",
     "countdown_answer",
     "exact_answer",
@@ -21,13 +77,41 @@ __all__ = [
     "extract_code",
     "format_reward",
     "get_reward",
+    "judge_reward",
+    "math_answer",
+    "numeric_answer",
+    "per_domain",
     "register_reward",
+    "retention_reward",
     "reward",
+    "sanitise",
+    "sql_reward",
+    "table_reward",
+    "tag_count",
     "tests_pass",
+    "think_answer_format",
+    "think_text_format",
+    "until_eos",
+    "verifier_gap",
 ]
 
 _REWARDS: dict[str, Reward] = {
-    r.name: r for r in (exact_answer, countdown_answer, format_reward, tests_pass)
+    r.name: r
+    for r in (
+        exact_answer,
+        countdown_answer,
+        numeric_answer,
+        format_reward,
+        think_answer_format,
+        think_text_format,
+        tag_count,
+        math_answer,
+        tests_pass,
+        code_reward,
+        sql_reward,
+        table_reward,
+        retention_reward,
+    )
 }
 
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import warnings
+from fractions import Fraction
 
+import numpy
 import pytest
 
 from rlkit.errors import UserError
-from rlkit.rewards import Reward, Score, exact_answer, format_reward, get_reward, reward
+from rlkit.rewards import (
+    Reward,
+    RewardWarning,
+    Score,
+    exact_answer,
+    format_reward,
+    get_reward,
+    reward,
+    verifier_gap,
+)
 
 
 def constant(name: str, *values: float | None) -> Reward:
@@ -69,9 +82,10 @@ def test_a_part_that_abstains_leaves_the_sum() -> None:
     "values, message",
     [
         ((1.0,), "gave 1 values for 2 completions"),
-        ((1.0, math.nan), "gave nan for completion 1"),
-        ((math.inf, 0.0), "gave inf for completion 0"),
-        (("good", 0.0), "must be a number"),
+        (("good", 0.0), "gave 'good' for completion 0; it must be a number"),
+        (("0.5", 0.0), "must be a number"),
+        (([1.0], 0.0), "must be a number"),
+        ((1j, 0.0), "must be a number"),
     ],
 )
 def test_a_wrong_result_is_refused(values: tuple, message: str) -> None:
@@ -91,12 +105,18 @@ def test_an_exception_is_counted_and_kept_and_gives_no_verdict() -> None:
     def broken(completions, **_):
         return [1 / 0 for _ in completions]
 
-    scores = broken.score(completions=["x", "y"])
+    with pytest.warns(RewardWarning, match=r"ZeroDivisionError(.|\n)*1 / 0"):
+        scores = broken.score(completions=["x", "y"])
     assert [s.value for s in scores] == [None, None]
     assert scores[0].status == "REWARD_ERROR"
     assert "ZeroDivisionError" in scores[0].reason
     assert broken.errors == 2
     assert "1 / 0" in (broken.first_traceback or "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # shown once, counted always
+        broken.score(completions=["z"])
+    assert broken.errors == 3
+    assert (broken + format_reward).errors == 3
 
 
 def test_rewards_by_name() -> None:
@@ -118,5 +138,132 @@ def test_a_score_can_say_why() -> None:
         return [Score(0.25, "PARTIAL", reason="a quarter") for _ in completions]
 
     (score,) = lazy.score(completions=["x"])
-    assert score == Score(0.25, "PARTIAL", {"lazy": 0.25}, "a quarter")
+    assert score == Score(
+        0.25, "PARTIAL", {"lazy": 0.25}, "a quarter", contributions={"lazy": 0.25}, unshaped=0.25
+    )
     assert lazy(completions=[]) == []
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400, 1.01, -0.01])
+def test_a_value_that_is_none_costs_its_row_the_verdict_and_is_counted(value: float) -> None:
+    odd = Reward(lambda completions: [value, 0.5], "odd", bounds=(0.0, 1.0))
+    with pytest.warns(RewardWarning, match="completion 0"):
+        bad, good = odd.score(completions=["x", "y"])
+    assert (bad.value, bad.status, bad.parts, bad.contributions) == (
+        None,
+        "BAD_VALUE",
+        {"odd": None},
+        {},
+    )
+    assert (good.value, good.unshaped) == (0.5, 0.5)
+    assert odd.errors == 1
+
+
+def test_numbers_of_every_kind_are_taken() -> None:
+    given = [True, 1, 0.5, Fraction(1, 2), numpy.float32(0.5), numpy.int64(1), numpy.bool_(True)]
+    values = Reward(lambda completions: given, "kinds")(completions=["x"] * len(given))
+    assert values == [1.0, 1.0, 0.5, 0.5, 0.5, 1.0, 1.0]
+    assert {type(value) for value in values} == {float}
+    assert Reward(lambda completions: numpy.array([0.5, 1]), "array")(completions=["x", "y"]) == [
+        0.5,
+        1.0,
+    ]
+
+
+@pytest.mark.parametrize(
+    "result", ["ab", {0: 1.0, 1: 0.0}, {0.5, 1.0}, 1.0, None, iter([1.0, 0.0])]
+)
+def test_a_result_that_is_no_list_is_refused(result: object) -> None:
+    with pytest.raises(UserError, match="must give a list"):
+        Reward(lambda completions: result, "odd")(completions=["x", "y"])
+
+
+def test_a_function_gets_the_columns_it_names_and_those_it_needs_must_be_there() -> None:
+    def judge(completions, gold, bonus=0.0):
+        return [float(t == g) + bonus for t, g in zip(completions, gold, strict=True)]
+
+    named = Reward(judge)
+    assert named(completions=["4"], gold=["4"], other=["ignored"]) == [1.0]
+    with pytest.raises(UserError, match=r"needs the column 'gold'; the columns here are answer"):
+        named(completions=["4"], answer=["4"])
+    with pytest.raises(UserError, match="must be a list with one entry"):
+        named(completions=["4"], gold="4")
+    with pytest.raises(UserError, match="must be a list with one entry"):
+        named(completions=["4"], gold=None)
+    with pytest.raises(UserError, match="completions must be a list"):
+        named(completions="4", gold=["4"])
+
+
+def test_a_trainers_own_arguments_may_be_asked_for_and_may_be_missing() -> None:
+    @reward
+    def curious(completions, trainer_state, log_metric):
+        return [float(trainer_state is None and log_metric is None) for _ in completions]
+
+    assert curious(completions=["x"]) == [1.0]
+    assert curious(completions=["x"], trainer_state=object()) == [0.0]
+
+
+def test_an_async_reward_runs_with_and_without_a_running_loop() -> None:
+    @reward
+    async def slow(completions, answer):
+        await asyncio.sleep(0)
+        return [float(c == a) for c, a in zip(completions, answer, strict=True)]
+
+    async def in_a_notebook() -> list[float | None]:
+        return slow(completions=["4"], answer=["4"])
+
+    assert slow(completions=["4", "5"], answer=["4", "4"]) == [1.0, 0.0]
+    assert asyncio.run(in_a_notebook()) == [1.0]
+
+    @reward
+    async def broken(completions):
+        raise OSError("no connection")
+
+    async def fails() -> list[Score]:
+        return broken.score(completions=["x"])
+
+    with pytest.warns(RewardWarning, match="no connection"):
+        (score,) = asyncio.run(fails())
+    assert (score.value, score.status) == (None, "REWARD_ERROR")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_function_of_one_completion_loses_only_the_row_it_fails_on(is_async: bool) -> None:
+    def inverse(text, scale=1.0):
+        return scale / len(text)
+
+    async def inverse_async(text, scale=1.0):
+        return scale / len(text)
+
+    each = reward(inverse_async if is_async else inverse, each=True, name="inverse")
+    with pytest.warns(RewardWarning, match="division by zero"):
+        scores = each.score(completions=["ab", "", "abcd"], scale=[1.0, 1.0, 2.0])
+    assert [s.value for s in scores] == [0.5, None, 0.5]
+    assert scores[1].status == "REWARD_ERROR"
+    assert each.errors == 1
+    assert "inverse" in (each.first_traceback or "")
+
+
+def test_every_trainer_that_can_log_is_told_parts_and_truth() -> None:
+    numbers: dict[str, float] = {}
+    extra: dict[str, list] = {}
+    both = (0.5 * constant("proxy", 1.0, 1.0) + 0.5 * constant("style", 0.0, None)).with_truth(
+        constant("truth", 0.0, 1.0)
+    )
+    values = both(
+        completions=["x", "y"], log_metric=numbers.__setitem__, log_extra=extra.__setitem__
+    )
+    assert values == [0.5, 0.5]
+    assert numbers == {
+        "rewards/proxy/mean": 1.0,
+        "rewards/style/mean": 0.0,  # None is left out
+        "truth": 0.5,
+        "verifier_gap": 0.0,  # 0.5 - 0.5
+    }
+    assert extra == {"truth": [0.0, 1.0]}
+
+
+def test_the_verifier_gap_leaves_out_what_is_not_known() -> None:
+    scores = [Score(1.0, truth=0.0), Score(0.5, truth=1.0), Score(None, truth=1.0), Score(1.0)]
+    # rewards 1.0 and 0.5, truths 0 and 1: 0.75 - 0.5
+    assert verifier_gap(scores) == {"truth": 0.5, "reward": 0.75, "verifier_gap": 0.25}

@@ -16,6 +16,7 @@ from rlkit.rewards.audit import sections as checks
 from rlkit.rewards.audit.attack import SUITES
 from rlkit.rewards.audit.attack import attacks as attacks_of
 from rlkit.rewards.audit.card import ReportCard, Section
+from rlkit.rewards.audit.labels import by_people, read_labels, subject_of
 from rlkit.rewards.audit.problems import (
     ANSWER_COLUMNS,
     TEMPLATES,
@@ -40,6 +41,7 @@ def audit(
     reward: Reward | Callable | str,
     *,
     problems: Sequence[AuditProblem] | None = None,
+    labels: Any = None,
     subject: str | Subject | None = None,
     limit_s: float = LIMIT_S,
     seed: int = 0,
@@ -49,6 +51,9 @@ def audit(
     Args:
         reward: a `Reward`, a function with TRL's signature, or the name of a known reward.
         problems: problems of your own, for a reward that judges something of its own.
+        labels: what people said of completions: a file of `expert_panel`, `ExpertScores` or
+            `Label`s; a section more tells precision and recall on them. For a reward of which
+            nothing is known they are the problems, too.
         subject: what the reward judges (`"answer"`, `"code"`, `"format"`, …), when its name
             and its columns do not say so.
         limit_s: wall clock of one attack, in seconds; a reward that takes longer hangs.
@@ -69,6 +74,9 @@ def audit(
     chosen = subject if isinstance(subject, Subject) else subject_for(reward, subject)
     if problems is not None:
         chosen = _with_problems(chosen, list(problems))
+    people = None if labels is None else read_labels(labels)
+    if chosen is None and people is not None:
+        chosen = subject_of(people)
     if chosen is not None and chosen.prepare is not None:
         reward_tried = chosen.prepare(reward)
     else:
@@ -82,6 +90,8 @@ def audit(
             made = _in_its_own_way(runner, made)
         sections, results, not_tried = _tried(Trial(runner, chosen, made, limit_s), chosen)
         not_tried.update(left_out)
+        if people is not None:
+            sections.append(by_people(runner, reward, people, limit_s))
         if not runner.killable and reward_tried is not reward:
             for sandbox in reward_tried.sandboxes():
                 sandbox.close()
