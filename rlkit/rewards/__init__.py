@@ -16,6 +16,7 @@ from rlkit.rewards.answer import (
 from rlkit.rewards.code import TestsPass, extract_code, tests_pass
 from rlkit.rewards.completions import completion_text, until_eos
 from rlkit.rewards.domains import per_domain
+from rlkit.rewards.expert import ExpertReward, ExpertScores, Label, expert_reward
 from rlkit.rewards.format import (
     FormatReward,
     TagCount,
@@ -28,7 +29,9 @@ from rlkit.rewards.graded import CodeReward, code_reward
 from rlkit.rewards.judge import JudgeReward, judge_reward
 from rlkit.rewards.judge_cache import JudgeCache
 from rlkit.rewards.judge_client import Endpoint
+from rlkit.rewards.learned import Calibration, LearnedReward, learned_reward
 from rlkit.rewards.maths import MathAnswer, math_answer
+from rlkit.rewards.preferences import Preference, train_reward_model
 from rlkit.rewards.retention import RetentionReward, retention_reward
 from rlkit.rewards.reward import Reward, RewardWarning, reward
 from rlkit.rewards.rubric import Criterion, Rubric
@@ -45,16 +48,22 @@ from rlkit.rewards.table import TableReward, table_reward
 from rlkit.rewards.values import sanitise
 
 __all__ = [
+    "Calibration",
     "CodeReward",
     "CosineLength",
     "Criterion",
     "Endpoint",
+    "ExpertReward",
+    "ExpertScores",
     "FormatReward",
     "JudgeCache",
     "JudgeReward",
+    "Label",
     "LanguageConsistency",
+    "LearnedReward",
     "MathAnswer",
     "NumericAnswer",
+    "Preference",
     "RepetitionPenalty",
     "RetentionReward",
     "Reward",
@@ -73,11 +82,13 @@ __all__ = [
     "completion_text",
     "countdown_answer",
     "exact_answer",
+    "expert_reward",
     "extract_answer",
     "extract_code",
     "format_reward",
     "get_reward",
     "judge_reward",
+    "learned_reward",
     "math_answer",
     "numeric_answer",
     "per_domain",
@@ -91,6 +102,7 @@ __all__ = [
     "tests_pass",
     "think_answer_format",
     "think_text_format",
+    "train_reward_model",
     "until_eos",
     "verifier_gap",
 ]

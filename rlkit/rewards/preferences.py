@@ -20,7 +20,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +149,10 @@ def train_reward_model(
                 f"longer than {longest} tokens and {len(test)} are held out"
             )
         gpu = torch.cuda.is_available()
+        # TRL recomputes activations unless told not to; the option has a new name since 5.x.
+        names = {f.name for f in fields(trl.RewardConfig)}
+        recompute = "activation_checkpointing"
+        recompute = recompute if recompute in names else "gradient_checkpointing"
         config = trl.RewardConfig(
             output_dir=str(scratch / "trainer"),
             max_steps=steps,
@@ -158,7 +162,7 @@ def train_reward_model(
             data_seed=seed,
             bf16=gpu,
             use_cpu=not gpu,
-            gradient_checkpointing=False,
+            **{recompute: False},
             dataloader_pin_memory=gpu,
             max_length=None,  # what is too long was left out and counted above
             center_rewards_coefficient=center,
