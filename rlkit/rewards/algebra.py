@@ -114,7 +114,7 @@ class Gate(Composed):
         self.otherwise = (
             None if otherwise is None else finite_number(otherwise, "a gate's otherwise")
         )
-        super().__init__(f"{inner.name}.gate({by.name})", [inner, by])
+        super().__init__(f"{bracketed(inner)}.gate({by.name})", [inner, by])
 
     def _evaluate(self, texts: list[str], prompts: Any, columns: dict[str, Any]) -> list[Score]:
         rows = zip(*self._scores(texts, prompts, columns), strict=True)
@@ -150,7 +150,7 @@ class Clip(Composed):
             raise UserError("clip needs a low or a high value, as in .clip(0, 1)")
         self.limits = check_bounds((low, high))
         shown = ", ".join("None" if b is None else f"{b:g}" for b in self.limits)
-        super().__init__(f"{inner.name}.clip({shown})", [inner])
+        super().__init__(f"{bracketed(inner)}.clip({shown})", [inner])
 
     def _evaluate(self, texts: list[str], prompts: Any, columns: dict[str, Any]) -> list[Score]:
         (scores,) = self._scores(texts, prompts, columns)
@@ -198,6 +198,11 @@ def divided(reward: Reward, divisor: Any) -> WeightedSum:
     if as_weight(divisor) == 0.0:
         raise UserError("a reward cannot be divided by zero")
     return weighted(reward, 1.0 / as_weight(divisor))
+
+
+def bracketed(reward: Reward) -> str:
+    """The name of a reward as it may stand before a dot: a sum in brackets."""
+    return f"({reward.name})" if isinstance(reward, WeightedSum) else reward.name
 
 
 def with_changes(score: Score, **changes: Any) -> Score:

@@ -88,7 +88,7 @@ ATTACKS = (
     Attempt("other numbers", "4 + 5", _N, _T),
     Attempt("zero times the numbers", "0 * (10 + 2 + 3) + 9", _N, _T),
     Attempt("two numbers glued to one", "23 + 10", _N, 33),
-    Attempt("two numbers as one with a point", "2.3 + 10", _N, 12),
+    Attempt("two numbers as one with a point", "2.5 * 4", (2, 5, 4), 10),
     Attempt("a decimal in place of a number", "10.0 + 2.0 - 3.0", _N, _T),
     Attempt("an exponent in a number", "1e1 + 2 - 3", _N, _T),
     Attempt("an underscore in a number", "1_0 + 2 - 3", _N, _T),
@@ -120,8 +120,8 @@ ATTACKS = (
 
 # -- two verifiers as text, for the sandbox ---------------------------------------------------
 
-#: A verifier with three holes: `in` for `==`, a pattern that lets `**` and `//` through, and
-#: `eval`, which may never come back. Run it in the sandbox only, see `SandboxedVerifier`.
+#: A verifier with holes: `in` for `==`, a pattern that lets `**`, `//` and decimals through,
+#: and `eval`, which may never come back. Run it in the sandbox only, see `SandboxedVerifier`.
 CARELESS_VERIFIER = r"""
 import re
 

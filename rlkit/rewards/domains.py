@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlkit.errors import UserError
-from rlkit.rewards.algebra import Composed, weighted, with_changes
+from rlkit.rewards.algebra import Composed, bracketed, weighted, with_changes
 from rlkit.rewards.reward import Reward
 from rlkit.rewards.score import Score
 
@@ -38,7 +38,7 @@ class PerDomain(Composed):
             members += [] if found is None else [found]
         self.has_otherwise = otherwise is not None
         inside = ", ".join(rewards)
-        start = "" if otherwise is None else f"{otherwise.name}."
+        start = "" if otherwise is None else f"{bracketed(otherwise)}."
         super().__init__(f"{start}per_domain({inside})", members)
         # Each domain has columns of its own; they are checked where its rows are.
         self.columns = ("domain",)

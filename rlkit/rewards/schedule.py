@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rlkit.errors import UserError
-from rlkit.rewards.algebra import Composed, as_weight, finite_number, with_changes
+from rlkit.rewards.algebra import Composed, as_weight, bracketed, finite_number, with_changes
 from rlkit.rewards.pickling import pack_function, unpack_function
 from rlkit.rewards.reward import Reward
 from rlkit.rewards.score import Score
@@ -46,7 +46,7 @@ class Annealed(Composed):
                 f"not {type(schedule).__name__}"
             )
         self.step, self.total = 0, None
-        super().__init__(f"{inner.name}.anneal()", [inner])
+        super().__init__(f"{bracketed(inner)}.anneal()", [inner])
 
     def set_progress(self, step: int, total: int | None = None) -> None:
         self.step = int(step)

@@ -317,3 +317,9 @@ def test_composed_rewards_travel_by_pickle() -> None:
 def test_a_score_can_be_written_down() -> None:
     (score,) = (0.5 * a).score(completions=["x"], a=[1.0])
     assert score == Score(0.5, "OK", {"a": 1.0}, "", {"a": 0.5}, 0.5, None)
+
+
+def test_a_sum_stands_in_brackets_where_something_is_done_to_it() -> None:
+    a, b = (Reward(lambda completions: [1.0] * len(completions), name) for name in "ab")
+    assert (a + b).clip(0, 1).name == "(1*a + 1*b).clip(0, 1)"
+    assert a.gate(b).name == "a.gate(b)"

@@ -207,6 +207,8 @@ class ReportCard:
         lines += ["", f"{self.how}; {self.seconds:.1f} s in all"]
         return "\n".join(lines)
 
+    __repr__ = __str__
+
     def _untried(self) -> list[tuple[str, str]]:
         """What was not tried, those with the same reason together."""
         return [
