@@ -34,7 +34,7 @@ from rlkit.lab.theme import (
     template,
 )
 
-STEP_TITLE = "step (one update of the policy)"
+STEP_TITLE = "step (one update each)"
 #: Events that are marked on every curve, with the sign they are marked with.
 EVENT_SIGNS = {
     "intervention": "▼",

@@ -136,7 +136,9 @@ class GroupView:
         text = escape(_cut(self.texts[g])) or "<i>(empty)</i>"
         cells = [
             f'<th scope="row" style="{_CELL};font-size:15px">{mark}</th>',
-            f'<td style="{_CELL}"{reason}><pre style="margin:0;padding:0;background:none;'
+            # Room for a line of code, also on a phone, where the table is scrolled sideways.
+            f'<td style="{_CELL};min-width:15em"{reason}><pre style="margin:0;padding:0;'
+            "background:none;"
             f'white-space:pre-wrap;overflow-wrap:anywhere;font-size:11px;line-height:1.25">'
             f"{text}</pre></td>",
             f'<td style="{_CELL};white-space:nowrap">{self._reward_bar(g)}</td>',

@@ -311,7 +311,9 @@ def figure_bundle(figure: go.Figure) -> dict[str, Any]:
         return dict(figure._repr_mimebundle_())
     # JupyterLab and VS Code draw the bare data; the page version would be megabytes.
     bundle = pio.renderers["plotly_mimetype"].to_mimebundle(figure.to_dict())
-    bundle[PLOTLY_MIME]["config"] = dict(PLOT_CONFIG)
+    # Their own renderers follow the window. Plotly's way of it makes the drawing as high as what
+    # is around it, which in a notebook is as high as the drawing: nothing.
+    bundle[PLOTLY_MIME]["config"] = {**PLOT_CONFIG, "responsive": False}
     return bundle
 
 
