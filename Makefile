@@ -5,7 +5,7 @@
 #   make setup PYTHON=python3.12                another interpreter
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lab lint format clean
+.PHONY: help setup demo test lab lint format browser book voila clean
 export PYTHON
 
 help:
@@ -15,6 +15,9 @@ help:
 	@echo 'make setup    only create .venv, or bring it up to date (PYTHON=... chooses the Python)'
 	@echo 'make lint     check the code and the lessons, changing nothing'
 	@echo 'make format   format the code, and build the lessons from their sources'
+	@echo 'make browser  open the lessons in JupyterLab and Chromium, as a learner does, and test them'
+	@echo 'make book     run the lessons, and make a site of them and of the documentation in site/'
+	@echo 'make voila    show the report of the newest run as a page (ARGS=--no-browser)'
 	@echo 'make clean    remove .venv, caches and built packages; runs are kept'
 	@echo 'ARGS="..." is handed on: make demo ARGS="--domain sort", make test ARGS="-k sandbox"'
 
@@ -44,7 +47,21 @@ format: setup
 	@.venv/bin/ruff format .
 	@.venv/bin/rlkit lessons build
 
+# Needs a Chromium of the system, and says so where there is none.
+browser: setup
+	@sh .ci/browser.sh $(ARGS)
+
+# The lessons run in their fast length, with the network cut; a broken link ends it.
+book: setup
+	@sh .ci/add-extra.sh book
+	@.venv/bin/python docs/book/make.py $(ARGS)
+
+voila: setup
+	@sh .ci/add-extra.sh voila
+	@.venv/bin/voila --VoilaConfiguration.extension_denylist="['jupyterlab-jupytext']" \
+		notebooks/pages/report.ipynb $(ARGS)
+
 clean:
-	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site .pytest_cache .ruff_cache .hypothesis
 	find rlkit tests notebooks -name __pycache__ -type d -prune -exec rm -rf {} +
 	find notebooks -name .ipynb_checkpoints -type d -prune -exec rm -rf {} +

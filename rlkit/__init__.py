@@ -31,12 +31,15 @@ _HOMES = {
     "tests_pass": "rlkit.rewards",
     "exact_answer": "rlkit.rewards",
     "format_reward": "rlkit.rewards",
-    "GRPO": "rlkit.objectives",
+    **dict.fromkeys(
+        ("GRPO", "DrGRPO", "DAPO", "GSPO", "CISPO", "RLOO", "Reinforce", "PPO"), "rlkit.objectives"
+    ),
     "Curriculum": "rlkit.curriculum",
     "Monitor": "rlkit.monitor",
     "ClosedLoop": "rlkit.loop",
     "LoopConfig": "rlkit.loop",
     "Run": "rlkit.loop",
+    "audit": "rlkit.rewards.audit",
     "doctor": "rlkit.doctor",
     "UserError": "rlkit.errors",
 }

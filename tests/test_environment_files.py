@@ -6,6 +6,7 @@ them and see it found.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -29,6 +30,9 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 PLATFORMS = ("linux", "darwin")
+SCRIPTS = (".ci/make-venv.sh", ".ci/add-extra.sh", ".ci/browser.sh", ".ci/run")
+# Extras that a make target adds when it is called (.ci/add-extra.sh), and nothing else needs.
+ON_DEMAND = ("browser", "book", "voila")
 # conda-forge's names for what pip calls otherwise.
 PIP_NAMES = {"pytorch-cpu": "torch", "pytorch": "torch"}
 
@@ -118,6 +122,7 @@ def disagreements(texts: Texts) -> list[str]:
     found = []
     project = tomllib.loads(texts.pyproject)["project"]
     all_extras = tuple(project["optional-dependencies"])
+    usual_extras = tuple(extra for extra in all_extras if extra not in ON_DEMAND)
 
     for python in PYTHONS:
         for platform in PLATFORMS:
@@ -135,7 +140,7 @@ def disagreements(texts: Texts) -> list[str]:
                 found.append(f"pyproject.toml asks for {requirement}, the pin is {pinned[name][0]}")
 
     for label, text, extras in (
-        ("environment.yml", texts.environment, all_extras),
+        ("environment.yml", texts.environment, usual_extras),
         ("binder/environment.yml", texts.binder, ()),
     ):
         python, entries, _ = conda_pins(text)
@@ -189,8 +194,13 @@ def test_everything_installed_here_is_pinned(texts):
 
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     pinned = pins(texts.constraints, python, sys.platform)
-    all_extras = tuple(tomllib.loads(texts.pyproject)["project"]["optional-dependencies"])
-    waiting = [(r.name, tuple(r.extras)) for r in dependencies(texts.pyproject, all_extras, python)]
+    extras = tuple(tomllib.loads(texts.pyproject)["project"]["optional-dependencies"])
+    usual = tuple(extra for extra in extras if extra not in ON_DEMAND)
+    waiting = [(r.name, tuple(r.extras)) for r in dependencies(texts.pyproject, usual, python)]
+    # What was added on demand is looked at where it was.
+    for requirement in dependencies(texts.pyproject, ON_DEMAND, python):
+        if importlib.util.find_spec(requirement.name.replace("-", "_")) is not None:
+            waiting.append((requirement.name, tuple(requirement.extras)))
     seen: dict[str, str] = {}
     while waiting:
         name, extras = waiting.pop()
@@ -218,6 +228,33 @@ def test_binder_takes_what_its_post_build_needs(texts):
     # A base with its own JupyterLab breaks when pip lays another one over it.
     assert "jupyterlab" not in entries
     assert options == ["-c ../constraints.txt"]
+
+
+def test_the_set_up_installs_every_extra_that_is_not_on_demand(texts):
+    """The extras that make-venv.sh names, and those that the make targets add, are all there are
+    beside Colab's, whose packages the others bring."""
+    script = (ROOT / ".ci" / "make-venv.sh").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    usual = re.search(r'^extras="([a-z,]+)"$', script, re.MULTILINE)[1].split(",")
+    lane = (ROOT / ".ci" / "browser.sh").read_text(encoding="utf-8")
+    added = set(re.findall(r"sh \.ci/add-extra\.sh (\w+)", makefile + lane))
+    assert added == set(ON_DEMAND)
+    extras = set(tomllib.loads(texts.pyproject)["project"]["optional-dependencies"])
+    assert {*usual, *added} == extras - {"colab"}
+
+
+def test_colab_keeps_its_own_torch_numpy_and_pillow(texts):
+    """What the colab extra names may not make pip exchange what a running kernel holds."""
+    for python in PYTHONS:
+        asked = {r.name: r for r in dependencies(texts.pyproject, ("colab",), python)}
+        extra = {r.name for r in dependencies(texts.pyproject, ("colab",), python)} - {
+            r.name for r in dependencies(texts.pyproject, (), python)
+        }
+        assert not extra & {"torch", "torchvision", "torchaudio", "numpy", "pillow", "ipykernel"}
+        assert "pillow" not in asked
+        # Ranges that are open upwards: whatever Colab has is kept once it is new enough.
+        for name in ("torch", "numpy", "transformers"):
+            assert {s.operator for s in asked[name].specifier} == {">="}, asked[name]
 
 
 def test_conda_installs_the_package_itself_with_the_constraints(texts):
@@ -259,7 +296,7 @@ def test_binder_start_hands_over_to_its_command():
 
 def test_every_install_uses_the_constraints():
     """No `pip install` of a package in the Makefile, .ci or CONTRIBUTING goes without -c."""
-    for name in ("Makefile", ".ci/make-venv.sh", ".ci/run", "CONTRIBUTING.md"):
+    for name in ("Makefile", *SCRIPTS, "CONTRIBUTING.md"):
         text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
         for line in text.splitlines():
             if re.search(r"\bpip install\b", line):

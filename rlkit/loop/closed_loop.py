@@ -3,9 +3,8 @@
     curriculum -> problems -> policy -> rollouts -> reward (sandbox) -> scores
                -> objective -> loss -> update -> record -> monitor
 
-Left out compared with the papers: several inner epochs on one batch, an entropy
-bonus, dynamic refilling of groups without contrast. What a group without contrast
-costs is shown instead, as `frac_reward_zero_std`.
+Left out compared with the papers: dynamic refilling of groups without contrast. What a
+group without contrast costs is shown instead, as `frac_reward_zero_std`.
 
 Axes: B problems, G rollouts a problem, N = B x G, T completion tokens.
 """
@@ -26,15 +25,17 @@ from rlkit.errors import UserError
 from rlkit.loop.config import LoopConfig
 from rlkit.loop.evaluation import Evaluation, evaluate_domain
 from rlkit.loop.judging import Judge
-from rlkit.loop.metrics import Batch, build_metrics, rollout_rows
+from rlkit.loop.metrics import Batch, build_metrics, objective_metrics, rollout_rows
+from rlkit.loop.optimizers import build_optimizer
 from rlkit.loop.progress import Clock, progress_bar
 from rlkit.loop.run import Run
 from rlkit.loop.run_keeper import RunKeeper
 from rlkit.loop.state import LoopState, restore_training, training_tensors
-from rlkit.loop.update import Update, update_policy
+from rlkit.loop.update import Update, reference_logprobs, update_policy
 from rlkit.monitor import Intervention, Monitor, StepRecord
-from rlkit.objectives import GRPO
+from rlkit.objectives import GRPO, Objective, ObjectiveState
 from rlkit.policy import Policy
+from rlkit.policy.value_head import attach_value_head, parameter_groups
 from rlkit.tasks import Domain, get_domains
 
 #: Evaluations draw from streams of their own, so that they change no training step.
@@ -55,7 +56,7 @@ class ClosedLoop:
     Args:
         policy: the policy to train; it needs an adapter, or plain weights.
         domains: names or `Domain` objects.
-        objective: how rewards become a gradient.
+        objective: how rewards become a gradient: any preset of `rlkit.objectives`.
         config: sizes and speeds.
         reward: one reward for all domains, a mapping by domain name, or `None` for each
             domain's own.
@@ -73,7 +74,7 @@ class ClosedLoop:
         self,
         policy: Policy,
         domains: Sequence[str | Domain],
-        objective: GRPO | None = None,
+        objective: Objective | None = None,
         config: LoopConfig | None = None,
         *,
         reward: Any = None,
@@ -94,8 +95,11 @@ class ClosedLoop:
         )
         self.monitor = monitor or Monitor()
         self.judge = Judge(self.domains, reward, sandbox)
-        self.optimizer = torch.optim.AdamW(
-            policy.trainable().values(), lr=config.learning_rate, weight_decay=config.weight_decay
+        self.objective_state = self.objective.start()
+        if self.objective.needs_value:
+            attach_value_head(policy, seed=config.seed)
+        self.optimizer = build_optimizer(
+            config.optimizer, parameter_groups(policy), config.learning_rate, config.weight_decay
         )
         self.steps_done = 0
         self.tokens_done = 0
@@ -137,15 +141,29 @@ class ClosedLoop:
             self.judge.set_progress(self.steps_done, self._planned)
             judged = self.judge.judge(groups)
             clock.lap("reward")
-            batch = Batch.of(self.steps_done + 1, groups, judged, self.objective)
+            reference = None
+            if self.objective.needs_reference:
+                reference = reference_logprobs(self.policy, groups, self.config.micro_batch)
+            state = self.objective_state
+            batch = Batch.of(self.steps_done + 1, groups, judged, self.objective, state, reference)
             self._set_learning_rate()
             update = update_policy(
-                self.policy, self.optimizer, self.objective, batch, self.config, self._may_step
+                self.policy,
+                self.optimizer,
+                self.objective,
+                batch,
+                self.config,
+                self._may_step,
+                state=state,
+                max_length=self._token_budget(),
             )
             clock.lap("update")
+            if self.objective.token_level:  # they are made in the update, token by token
+                batch = batch.with_advantages(update.mean_advantages)
             self.tokens_done += batch.tokens
             self._observe(batch)
             record = self._record(batch, update, clock)
+            self.objective_state = self._next_objective_state(batch, update)
             decisions = [d for d in (update.skipped,) if d] + self.monitor.observe(record)
         except BaseException:
             self._apply(before)
@@ -258,8 +276,10 @@ class ClosedLoop:
         self._slowdown = float(factor)
 
     def _set_learning_rate(self) -> None:
+        rate = self.learning_rate
+        value_rate = self.config.value_learning_rate * rate / self.config.learning_rate
         for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate
+            group["lr"] = value_rate if group["value"] else rate
 
     def _token_budget(self) -> int:
         return self.config.max_new_tokens or max(d.max_new_tokens for d in self.domains)
@@ -274,9 +294,19 @@ class ClosedLoop:
             rate = sum(known) / len(known) if known else None
             self.curriculum.observe(group.problem.domain, rate, dead=not alive)
 
+    def _next_objective_state(self, batch: Batch, update: Update) -> ObjectiveState:
+        rewards = [[math.nan if r is None else r for r in row] for row in batch.rewards_BG]
+        return self.objective.next_state(
+            self.objective_state,
+            torch.tensor(rewards, dtype=torch.float64),
+            kl=update.per_token("kl"),
+            entropy=update.per_token("entropy"),
+        )
+
     def _record(self, batch: Batch, update: Update, clock: Clock) -> StepRecord:
         metrics = build_metrics(batch, update)
         metrics.update(self.curriculum.metrics())
+        metrics.update(objective_metrics(self.objective, self.objective_state))
         metrics["learning_rate"] = self.learning_rate
         metrics["num_tokens"] = self.tokens_done
         metrics.update(clock.metrics())
@@ -295,6 +325,7 @@ class ClosedLoop:
         """Adapter, moments, schedule and generators go back; the rate is halved for good."""
         restore_training(self.policy, self.optimizer, best.state.tensors)
         self.policy.load_state_dict(best.state.values["policy"])
+        self._restore_objective(best.state.values)
         self.curriculum.load_state_dict(best.state.values["curriculum"])
         self._schedule_step = best.state.values["schedule_step"]
         # After the restore, and on top of earlier halvings: the old rate must not come back.
@@ -308,6 +339,7 @@ class ClosedLoop:
             "tokens_done": self.tokens_done,
             "schedule_step": self._schedule_step,
             "slowdown": self._slowdown,
+            "objective": self.objective_state.state_dict(),
             "policy": self.policy.state_dict(),
             "curriculum": self.curriculum.state_dict(),
             "monitor": self.monitor.state_dict(),
@@ -320,9 +352,17 @@ class ClosedLoop:
         self.tokens_done = state.values["tokens_done"]
         self._schedule_step = state.values["schedule_step"]
         self._slowdown = state.values["slowdown"]
+        self._restore_objective(state.values)
         self.policy.load_state_dict(state.values["policy"])
         self.curriculum.load_state_dict(state.values["curriculum"])
         self.monitor.load_state_dict(state.values["monitor"])
+
+    def _restore_objective(self, values: Mapping[str, Any]) -> None:
+        # Checkpoints from before objectives had a state bring none.
+        kept = values.get("objective")
+        self.objective_state = (
+            self.objective.start() if kept is None else ObjectiveState.from_state_dict(kept)
+        )
 
     def state_dict(self) -> LoopState:
         """All that is needed to go on as if never stopped, the best state included."""

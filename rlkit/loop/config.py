@@ -9,6 +9,9 @@ from typing import Any
 from rlkit.curriculum import WEIGHTINGS
 from rlkit.errors import UserError
 
+#: Optimizers by name, see `rlkit.loop.optimizers`.
+OPTIMIZERS = ("adamw", "adamw8bit")
+
 
 @dataclass(frozen=True)
 class LoopConfig:
@@ -33,6 +36,13 @@ class LoopConfig:
     max_grad_norm: float = 1.0
     #: AdamW's weight decay on the adapter
     weight_decay: float = 0.0
+    #: optimizer steps on the same rollouts; raise it when sampling takes most of the time,
+    #: lower it when clip_ratio/region_mean rises
+    inner_epochs: int = 1
+    #: adamw, or adamw8bit, whose moments take a quarter of the memory (large adapters only)
+    optimizer: str = "adamw"
+    #: learning rate of a value head, where the objective has one
+    value_learning_rate: float = 1e-3
     #: rollouts scored at once; lower it when memory runs out, nothing else changes
     micro_batch: int = 64
     #: difficulty level of every domain
@@ -50,7 +60,8 @@ class LoopConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("problems_per_step", "group_size", "micro_batch", "checkpoint_every"):
+        sizes = ("problems_per_step", "group_size", "micro_batch", "inner_epochs")
+        for name in (*sizes, "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.keep_checkpoints < 1:
@@ -66,8 +77,12 @@ class LoopConfig:
             raise UserError(
                 f"unknown weighting {self.weighting!r}; choose {' or '.join(WEIGHTINGS)}"
             )
-        if self.learning_rate <= 0 or self.max_grad_norm <= 0:
-            raise UserError("learning_rate and max_grad_norm must be above 0")
+        if self.optimizer not in OPTIMIZERS:
+            raise UserError(
+                f"unknown optimizer {self.optimizer!r}; choose {' or '.join(OPTIMIZERS)}"
+            )
+        if min(self.learning_rate, self.value_learning_rate, self.max_grad_norm) <= 0:
+            raise UserError("learning_rate, value_learning_rate and max_grad_norm must be above 0")
 
     def check_group(self, objective: Any) -> None:
         """Refuses a group of one where the group is its own baseline.

@@ -9,12 +9,13 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from rlkit.loop.judging import Judged
+from rlkit.objectives import Objective, ObjectiveState, alive_groups
 from rlkit.policy import Group, Rollout
 from rlkit.rewards import Score, verifier_gap
 
@@ -34,6 +35,8 @@ class Batch:
         rewards_BG: the scores' values; `None` without a verdict.
         advantages_BG: the advantages the objective made of them.
         alive_B: whether each group has contrast.
+        reference: log-probabilities of each rollout's tokens under the reference, where
+            the objective needs them.
     """
 
     step: int
@@ -43,13 +46,24 @@ class Batch:
     rewards_BG: list[list[float | None]]
     advantages_BG: list[list[float]]
     alive_B: list[bool]
+    reference: list[list[torch.Tensor]] | None = None
 
     @classmethod
-    def of(cls, step: int, groups: list[Group], judged: Judged, objective: Any) -> Batch:
+    def of(
+        cls,
+        step: int,
+        groups: list[Group],
+        judged: Judged,
+        objective: Any,
+        state: Any = None,
+        reference: list[list[torch.Tensor]] | None = None,
+    ) -> Batch:
         """Computes the advantages of freshly judged groups."""
         rewards_BG = [[score.value for score in row] for row in judged.scores]
         filled = [[float("nan") if r is None else r for r in row] for row in rewards_BG]
-        advantages_BG, alive_B = objective.advantages(torch.tensor(filled, dtype=torch.float64))
+        rewards = torch.tensor(filled, dtype=torch.float64)
+        divergence_BG = None if reference is None else _divergence(groups, reference)
+        advantages_BG, _ = objective.advantages(rewards, state, divergence_BG)
         return cls(
             step,
             groups,
@@ -57,8 +71,15 @@ class Batch:
             judged.solved,
             rewards_BG,
             advantages_BG.tolist(),
-            alive_B.tolist(),
+            alive_groups(rewards).tolist(),
+            reference,
         )
+
+    def with_advantages(self, advantages: Sequence[float]) -> Batch:
+        """The same batch with these advantages, one for each rollout in order."""
+        kept = iter(advantages)
+        rows = [[next(kept) for _ in group.rollouts] for group in self.groups]
+        return replace(self, advantages_BG=rows)
 
     @property
     def tokens(self) -> int:
@@ -77,6 +98,27 @@ class Batch:
                     self.solved[b][g],
                     self.advantages_BG[b][g],
                 )
+
+
+def _divergence(groups: list[Group], reference: list[list[torch.Tensor]]) -> torch.Tensor:
+    """k1 against the reference, summed over the tokens of each rollout."""
+    return torch.tensor(
+        [
+            [
+                float(token_divergence(r, kept).sum())
+                for r, kept in zip(g.rollouts, row, strict=True)
+            ]
+            for g, row in zip(groups, reference, strict=True)
+        ],
+        dtype=torch.float64,
+    )
+
+
+def token_divergence(rollout: Rollout, reference_T: torch.Tensor) -> torch.Tensor:
+    """k1 of each token against the reference; 0 where the policy did not choose it."""
+    behaviour_T = torch.tensor(rollout.behaviour_logprobs, dtype=torch.float64)
+    taken_T = torch.tensor(rollout.trainable, dtype=torch.bool) & torch.isfinite(behaviour_T)
+    return torch.where(taken_T, behaviour_T - reference_T.double(), 0.0)
 
 
 def build_metrics(batch: Batch, update: Update) -> dict[str, float | None]:
@@ -104,6 +146,18 @@ def build_metrics(batch: Batch, update: Update) -> dict[str, float | None]:
     for status, count in sorted(Counter(score.status for _, _, _, score, _, _ in rows).items()):
         metrics[f"status/{status}"] = count
     return metrics
+
+
+def objective_metrics(objective: Objective, state: ObjectiveState) -> dict[str, float | None]:
+    """What the objective carried into a step, where it carries anything."""
+    shown: dict[str, float | None] = {}
+    if objective.baseline == "running":
+        shown["baseline"] = state.baseline
+    if objective.kl_target is not None:
+        shown["kl_coef"] = state.beta
+    if objective.entropy_coef or objective.entropy_target is not None:
+        shown["entropy_coef"] = state.entropy_coef
+    return shown
 
 
 def _reward_metrics(batch: Batch, groups: Iterable[int], suffix: str) -> dict[str, float | None]:

@@ -45,6 +45,9 @@ def restore_training(
             continue
         _, key, parameter_name = name.split("/", 2)
         parameter = parameters[parameter_name]
+        if key == "step" and not isinstance(optimizer, torch.optim.AdamW):
+            optimizer.state[parameter][key] = int(tensor)  # bitsandbytes counts in plain numbers
+            continue
         device = "cpu" if key == "step" else parameter.device
         optimizer.state[parameter][key] = tensor.clone().to(device)
     optimizer.zero_grad(set_to_none=True)

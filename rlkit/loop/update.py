@@ -1,7 +1,10 @@
 """The update: score, check the ratio, backward, clip, ask the monitor, step.
 
-Groups without contrast have advantage 0 and are left out of the backward pass;
-they are scored without gradient, so that entropy is that of the whole batch.
+Rollouts without an advantage are left out of the backward pass where nothing else pulls
+on them; they are scored without gradient, so that entropy is that of the whole batch.
+
+Several inner epochs take several optimizer steps on the same rollouts. The behaviour
+log-probabilities stay those of sampling; only at the first inner step is the ratio 1.
 
 Axes: N rollouts, T completion tokens.
 """
@@ -16,8 +19,11 @@ import torch
 
 from rlkit.loop.config import LoopConfig
 from rlkit.loop.metrics import Batch
+from rlkit.loop.preparation import Row, prepare
 from rlkit.monitor import Intervention
-from rlkit.policy import Policy, Rollout
+from rlkit.objectives import Objective, ObjectiveState, Window, normalise, value_loss
+from rlkit.policy import Group, Policy
+from rlkit.policy.value_head import parameter_groups, score_values
 
 
 class RatioMismatch(RuntimeError):
@@ -31,21 +37,32 @@ class Update:
     Attributes:
         stepped: whether the weights were changed.
         skipped: the decision that forbade it, or `None`.
-        loss: the objective's value; near 0 by construction, see `grad_norm` instead.
-        grad_norm: length of the gradient before clipping; `None` when no group had
-            contrast and there was no gradient.
-        sums: sums over tokens, see `TokenLoss`.
+        loss: the objective's value, mean over inner steps; near 0 by construction, see
+            `grad_norm` instead.
+        grad_norm: length of the gradient before clipping, the longest of the inner
+            steps; `None` when there was no gradient.
+        inner_steps: backward passes over the batch that were begun.
+        sums: sums over tokens at the first inner step, see `TokenLoss`.
         max_ratio_error: largest |ratio - 1| at the first inner step.
         max_logprob_difference: largest difference between learner's and sampler's
             log-probability of a token, in nats.
+        clipped: tokens without gradient by the clip, summed over all inner steps.
+        explained_variance: of the values before the update; `None` without a value head.
+        mean_advantages: of each rollout over its tokens, in the batch's order.
+        value_loss: of the value head, at the first inner step; `None` without one.
     """
 
     stepped: bool = False
     skipped: Intervention | None = None
     loss: float = 0.0
     grad_norm: float | None = None
+    inner_steps: int = 0
     max_ratio_error: float = 0.0
     max_logprob_difference: float = 0.0
+    clipped: float | None = None
+    explained_variance: float | None = None
+    value_loss: float | None = None
+    mean_advantages: list[float] = field(default_factory=list)
     sums: dict[str, float] = field(default_factory=dict)
 
     def add(self, sums: dict[str, float]) -> None:
@@ -59,67 +76,82 @@ class Update:
         return self.sums[name] / max(1.0, self.sums["tokens"])
 
     def metrics(self) -> dict[str, float | None]:
-        """The update's numbers under TRL's names."""
-        return {
+        """The update's numbers, under TRL's names where the meaning is the same."""
+        passes = max(1.0, self.sums.get("tokens", 0.0)) * max(1, self.inner_steps)
+        shown = {
             "loss": self.loss,
             "grad_norm": self.grad_norm,
             "entropy": self.per_token("entropy"),
             "kl": self.per_token("kl"),
-            "clip_ratio/region_mean": self.per_token("clipped"),
+            "clip_ratio/region_mean": None if self.clipped is None else self.clipped / passes,
             "sampling/sampling_logp_difference/mean": self.per_token("logprob_difference"),
             "sampling/sampling_logp_difference/max": self.max_logprob_difference,
             "nonfinite_ratio": self.sums.get("nonfinite_ratio", 0.0),
             "stepped": float(self.stepped),
         }
+        if "weight" in self.sums:
+            tokens, squares = self.sums["weighed"], self.sums["weight_squared"]
+            total = self.sums["weight"]
+            shown["sampling/importance_sampling_ratio/mean"] = total / max(1.0, tokens)
+            shown["sampling/ess"] = total**2 / (tokens * squares) if squares else None
+            shown["sampling/mismatch_kl"] = self.sums["mismatch_kl"] / max(1.0, tokens)
+            shown["sampling/dropped"] = self.sums["weight_zero"] / max(1.0, tokens)
+        if self.value_loss is not None:
+            shown["value/loss"] = self.value_loss
+            shown["value/explained_variance"] = self.explained_variance
+        return shown
 
 
 def update_policy(
     policy: Policy,
     optimizer: torch.optim.Optimizer,
-    objective: Any,
+    objective: Objective,
     batch: Batch,
     config: LoopConfig,
     may_step: Callable[[float, float], Intervention | None],
+    *,
+    state: ObjectiveState | None = None,
+    max_length: int | None = None,
 ) -> Update:
-    """One optimizer step on a batch, or a reasoned refusal.
+    """Some optimizer steps on a batch, or a reasoned refusal.
 
-    The loss is a token mean over the whole batch: how it is split into micro-batches
-    changes nothing but memory.
+    Denominators are those of the whole batch: how it is split into micro-batches changes
+    nothing but memory.
 
     Args:
         may_step: called with gradient norm and loss before the optimizer steps; a
-            decision that it gives forbids the step.
+            decision that it gives forbids the step, and those that would follow.
+        state: of the objective; fresh when not given.
+        max_length: completion budget in tokens; the longest rollout when not given.
 
     Raises:
         RatioMismatch: the learner's probability of what was just sampled is not the
             sampler's, so the gradient would be wrong.
     """
-    rows = [(r, advantage, batch.alive_B[b]) for b, _, r, _, _, advantage in batch.rows()]
-    total_tokens = sum(sum(r.trainable) for r, _, _ in rows)
-    # The divergence pulls on every rollout, also where the reward does not.
-    learning = [(r, a) for r, a, alive in rows if alive or objective.beta]
-    resting = [r for r, _, alive in rows if not (alive or objective.beta)]
-    update = Update()
-    optimizer.zero_grad(set_to_none=True)
-    for part in _split(learning, config.micro_batch):
-        _backward(policy, objective, part, total_tokens, update)
-    with torch.no_grad():
-        for part in _split(resting, config.micro_batch):
-            scored = policy.score(part)
-            _take_stock(update, scored)
-    if update.max_ratio_error > config.ratio_tolerance:
+    state = objective.start() if state is None else state
+    ready = prepare(policy, objective, batch, config.micro_batch, state, max_length)
+    update = Update(
+        explained_variance=ready.explained_variance, mean_advantages=ready.mean_advantages
+    )
+    for _ in range(config.inner_epochs):
         optimizer.zero_grad(set_to_none=True)
-        raise RatioMismatch(
-            f"the probability ratio differs from 1 by {update.max_ratio_error:.3g} on tokens that "
-            f"were just sampled (allowed: {config.ratio_tolerance:g}); sampler and learner see "
-            "different weights, positions, masks or temperatures"
-        )
-    if not learning:
-        return update
-    norm = torch.nn.utils.clip_grad_norm_(policy.trainable().values(), config.max_grad_norm)
-    update.grad_norm = float(norm)
-    update.skipped = may_step(update.grad_norm, update.loss)
-    if update.skipped is None:
+        first = update.inner_steps == 0
+        update.inner_steps += 1
+        loss = 0.0
+        for part in split(ready.learning, config.micro_batch):
+            loss += _backward(policy, objective, part, ready.window, state, update, first)
+        if first:
+            _look_at_the_rest(policy, ready.resting, config.micro_batch, update)
+            _check_ratio(optimizer, update, config.ratio_tolerance)
+        if not ready.learning:
+            break
+        update.loss += (loss - update.loss) / update.inner_steps  # the mean so far
+        norm = _clip(policy, config.max_grad_norm)
+        if update.grad_norm is None or not norm <= update.grad_norm:  # also when it is NaN
+            update.grad_norm = norm
+        update.skipped = may_step(norm, loss)
+        if update.skipped is not None:
+            break
         optimizer.step()
         policy.version += 1
         update.stepped = True
@@ -127,34 +159,115 @@ def update_policy(
     return update
 
 
+def reference_logprobs(
+    policy: Policy, groups: Sequence[Group], micro_batch: int
+) -> list[list[torch.Tensor]]:
+    """Log-probabilities of each rollout's tokens under the reference, group by group."""
+    rollouts = [r for group in groups for r in group.rollouts]
+    rows: list[torch.Tensor] = []
+    with torch.no_grad(), policy.reference():
+        for part in split(rollouts, micro_batch):
+            scored = policy.score(part).logprobs_NT.cpu()
+            rows += [scored[i, : len(r)].clone() for i, r in enumerate(part)]
+    kept = iter(rows)
+    return [[next(kept) for _ in group.rollouts] for group in groups]
+
+
 def _backward(
     policy: Policy,
-    objective: Any,
-    part: Sequence[tuple[Rollout, float]],
-    total_tokens: int,
+    objective: Objective,
+    part: Sequence[Row],
+    window: Window,
+    state: ObjectiveState,
     update: Update,
-) -> None:
-    rollouts = [r for r, _ in part]
-    reference_NT = None
-    if objective.beta:
-        with torch.no_grad(), policy.reference():
-            reference_NT = policy.score(rollouts).logprobs_NT
+    first: bool,
+) -> float:
+    """Gradients of one micro-batch are added; its share of the loss is returned."""
+    rollouts = [row.rollout for row in part]
     scored = policy.score(rollouts)
-    advantages_N = torch.tensor([a for _, a in part], device=scored.logprobs_NT.device)
+    shape, device = scored.mask_NT.shape, scored.mask_NT.device
+
+    def padded(name: str) -> torch.Tensor | None:
+        if getattr(part[0], name) is None:
+            return None
+        kept = [getattr(row, name) for row in part]
+        out = torch.zeros(shape, dtype=kept[0].dtype)
+        for i, values_T in enumerate(kept):
+            out[i, : len(values_T)] = values_T
+        return out.to(device)
+
     token_loss = objective.loss(
         scored.logprobs_NT,
         scored.behaviour_NT,
-        advantages_N,
+        padded("advantages_T"),
         scored.mask_NT,
-        total_tokens=total_tokens,
-        reference_NT=reference_NT,
+        window=window,
+        reference_NT=padded("reference_T"),
+        proximal_NT=padded("proximal_T"),
+        entropy_NT=scored.entropy_NT,
+        chosen_NT=padded("chosen_T"),
+        state=state,
     )
-    token_loss.loss.backward()
-    update.loss += float(token_loss.loss.detach())
-    update.max_ratio_error = max(update.max_ratio_error, token_loss.max_ratio_error)
-    sums = {n: v for n, v in token_loss.sums.items() if n != "tokens"}
-    update.add(sums)
-    _take_stock(update, scored)
+    loss = token_loss.loss
+    if objective.needs_value:
+        loss_NT = value_loss(
+            score_values(policy, rollouts),
+            padded("values_T"),
+            padded("returns_T"),
+            objective.value_clip,
+        )
+        error = normalise(loss_NT, scored.mask_NT & padded("judged_T"), "token", window)
+        loss = loss + objective.value_coef * error
+        if first:
+            update.value_loss = (update.value_loss or 0.0) + float(error.detach())
+    loss.backward()
+    update.clipped = (update.clipped or 0.0) + token_loss.sums["clipped"]
+    if first:
+        update.max_ratio_error = max(update.max_ratio_error, token_loss.max_ratio_error)
+        sums = {n: v for n, v in token_loss.sums.items() if n not in ("tokens", "clipped")}
+        if "weight" in sums:
+            sums["weighed"] = token_loss.sums["tokens"]
+        update.add(sums)
+        _take_stock(update, scored)
+    return float(token_loss.loss.detach())
+
+
+def _look_at_the_rest(
+    policy: Policy, resting: Sequence[Row], micro_batch: int, update: Update
+) -> None:
+    """Rows without a gradient are scored too, so that the numbers are the whole batch's."""
+    with torch.no_grad():
+        for part in split(resting, micro_batch):
+            scored = policy.score([row.rollout for row in part])
+            _take_stock(update, scored)
+            if part[0].reference_T is None:
+                continue
+            for i, row in enumerate(part):
+                taken_T = scored.mask_NT[i, : len(row.reference_T)].cpu()
+                gap_T = row.reference_T - scored.logprobs_NT[i, : len(taken_T)].cpu()
+                k3_T = torch.expm1(gap_T) - gap_T
+                update.add({"kl": float(torch.where(taken_T, k3_T, 0.0).sum())})
+
+
+def _check_ratio(optimizer: torch.optim.Optimizer, update: Update, tolerance: float) -> None:
+    if update.max_ratio_error <= tolerance:
+        return
+    optimizer.zero_grad(set_to_none=True)
+    raise RatioMismatch(
+        f"the probability ratio differs from 1 by {update.max_ratio_error:.3g} on tokens that "
+        f"were just sampled (allowed: {tolerance:g}); sampler and learner see "
+        "different weights, positions, masks or temperatures"
+    )
+
+
+def _clip(policy: Policy, longest: float) -> float:
+    """Clips the gradients, the value head's apart from the policy's; returns the policy's."""
+    norms = [
+        torch.nn.utils.clip_grad_norm_(group["params"], longest)
+        for group in parameter_groups(policy)
+    ]
+    # A value head whose gradient is not finite must stop the step too.
+    return float(norms[0]) if all(torch.isfinite(norm) for norm in norms) else float("nan")
 
 
 def _take_stock(update: Update, scored: Any) -> None:
@@ -172,5 +285,6 @@ def _take_stock(update: Update, scored: Any) -> None:
     update.max_logprob_difference = max(update.max_logprob_difference, float(gap_NT.max()))
 
 
-def _split(rows: Sequence[Any], size: int) -> list[Sequence[Any]]:
+def split(rows: Sequence[Any], size: int) -> list[Sequence[Any]]:
+    """Rows in parts of at most `size`."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]

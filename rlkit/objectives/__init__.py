@@ -1,16 +1,148 @@
-"""Objectives: pure functions of tensors that turn rewards into a gradient."""
+"""Objectives: pure functions of tensors that turn rewards into a gradient.
 
-from rlkit.objectives.advantages import DEAD_BELOW, alive_groups, grpo_advantages
-from rlkit.objectives.grpo import GRPO
-from rlkit.objectives.losses import TokenLoss, clipped_token_loss, k3, token_ratios
+One skeleton, `Objective`; presets that change a few of its fields; and each stage as a
+function of its own.
+"""
+
+from rlkit.objectives.advantages import (
+    DEAD_BELOW,
+    alive_groups,
+    gdpo_advantages,
+    group_advantages,
+    grpo_advantages,
+    maxrl_advantages,
+    next_baseline,
+    rloo_advantages,
+    running_advantages,
+)
+from rlkit.objectives.divergence import divergence, k1, k2, k3, next_beta
+from rlkit.objectives.entropy import (
+    entropy_threshold,
+    high_entropy_mask,
+    masked_mean,
+    next_entropy_coefficient,
+    sampled_entropy,
+)
+from rlkit.objectives.normalisers import Window, normalise
+from rlkit.objectives.objective import Objective, ObjectiveState, TokenLoss
+from rlkit.objectives.off_policy import (
+    Band,
+    SequenceMask,
+    Truncate,
+    decoupled_clip,
+    effective_sample_size,
+    mismatch_kl,
+)
+from rlkit.objectives.preference import (
+    accepted,
+    astar_loss,
+    awr_weights,
+    dpo_loss,
+    kto_loss,
+    optimal_value,
+    sequence_logprobs,
+    sft_loss,
+)
+from rlkit.objectives.presets import (
+    CISPO,
+    DAPO,
+    GRPO,
+    GSPO,
+    PPO,
+    RLOO,
+    SAPO,
+    DrGRPO,
+    KLCov,
+    MaxRL,
+    Reinforce,
+    ReinforcePlusPlus,
+)
+from rlkit.objectives.ratios import log_ratios, ratios, token_ratios
+from rlkit.objectives.returns import (
+    explained_variance,
+    gae,
+    last_token_rewards,
+    token_returns,
+    value_loss,
+    whiten,
+)
+from rlkit.objectives.surrogates import (
+    cispo,
+    clipped,
+    covariance,
+    kl_cov,
+    ppo_clip,
+    sapo,
+    score_function,
+    top_covariance,
+)
 
 __all__ = [
+    "CISPO",
+    "DAPO",
     "DEAD_BELOW",
     "GRPO",
+    "GSPO",
+    "PPO",
+    "RLOO",
+    "SAPO",
+    "Band",
+    "DrGRPO",
+    "KLCov",
+    "MaxRL",
+    "Objective",
+    "ObjectiveState",
+    "Reinforce",
+    "ReinforcePlusPlus",
+    "SequenceMask",
     "TokenLoss",
+    "Truncate",
+    "Window",
+    "accepted",
     "alive_groups",
-    "clipped_token_loss",
+    "astar_loss",
+    "awr_weights",
+    "cispo",
+    "clipped",
+    "covariance",
+    "decoupled_clip",
+    "divergence",
+    "dpo_loss",
+    "effective_sample_size",
+    "entropy_threshold",
+    "explained_variance",
+    "gae",
+    "gdpo_advantages",
+    "group_advantages",
     "grpo_advantages",
+    "high_entropy_mask",
+    "k1",
+    "k2",
     "k3",
+    "kl_cov",
+    "kto_loss",
+    "last_token_rewards",
+    "log_ratios",
+    "masked_mean",
+    "maxrl_advantages",
+    "mismatch_kl",
+    "next_baseline",
+    "next_beta",
+    "next_entropy_coefficient",
+    "normalise",
+    "optimal_value",
+    "ppo_clip",
+    "ratios",
+    "rloo_advantages",
+    "running_advantages",
+    "sampled_entropy",
+    "sapo",
+    "score_function",
+    "sequence_logprobs",
+    "sft_loss",
     "token_ratios",
+    "token_returns",
+    "top_covariance",
+    "value_loss",
+    "whiten",
 ]

@@ -160,9 +160,14 @@ def load_base(source: str, quantize: str | None, device: str) -> tuple[Any, Prec
 
 
 def add_lora(model: Any, lora: LoraSpec, seed: int) -> Any:
-    """A fresh LoRA adapter in float32, drawn from this seed alone."""
+    """A fresh LoRA adapter in float32, drawn from this seed alone.
+
+    Raises:
+        UserError: an adapter on a layer whose weights are tied to another's.
+    """
     from peft import get_peft_model
 
+    _refuse_tied(model, lora)
     with torch.random.fork_rng(devices=[]), quiet_transformers():
         torch.manual_seed(seed)
         adapted = get_peft_model(model, lora.peft_config(), autocast_adapter_dtype=True)
@@ -170,6 +175,25 @@ def add_lora(model: Any, lora: LoraSpec, seed: int) -> Any:
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
     return adapted.eval()
+
+
+def _refuse_tied(model: Any, lora: LoraSpec) -> None:
+    """Merged into a tied layer, an adapter would change the other layer too."""
+    inside, outside = model.get_input_embeddings(), model.get_output_embeddings()
+    if outside is None or inside.weight is not outside.weight:
+        return
+    for name, module in model.named_modules():
+        if module is not inside and module is not outside:
+            continue
+        if isinstance(lora.targets, str):
+            hit = lora.targets != "all-linear" and re.fullmatch(lora.targets, name) is not None
+        else:
+            hit = any(name == target or name.endswith(f".{target}") for target in lora.targets)
+        if hit:
+            raise UserError(
+                f"{name!r} shares its weights with the other end of this model, so an adapter on "
+                "it could not be merged without changing both; leave it out of LoRA's targets"
+            )
 
 
 def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:

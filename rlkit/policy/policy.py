@@ -319,6 +319,11 @@ class Policy:
             for n, p in self.model.named_parameters():
                 p.requires_grad_(flags[n])
 
+    def extend_reference(self) -> None:
+        """Takes parameters that came later, such as a value head, into a copied reference."""
+        if self._reference is not None:
+            self._reference = {**self.snapshot(), **self._reference}
+
     # -- keeping and going back -----------------------------------------------------
 
     def snapshot(self) -> dict[str, torch.Tensor]:

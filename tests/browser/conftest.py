@@ -1,24 +1,25 @@
-"""A real JupyterLab and a real Chromium, driven through Chromium's own debugging protocol.
+"""A real JupyterLab and a real Chromium, which playwright drives.
 
-Nothing is installed for it: the protocol is JSON over a websocket, and a client for those
-comes with JupyterLab. Set `RLKIT_BROWSER=1` to run these tests; `CHROMIUM` names another
-browser, `RLKIT_SCREENSHOTS` a folder that keeps what was seen.
+`make browser` runs these tests: it installs playwright and sets `RLKIT_BROWSER=1`. The browser is
+the one of the system, none is downloaded; `CHROMIUM` names another one, `RLKIT_SCREENSHOTS` a
+folder that keeps what was seen.
 """
 
 from __future__ import annotations
 
-import base64
-import itertools
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,18 +27,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM_FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--remote-debugging-port=0",
-    "--window-size=1280,1000",
-)
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
+DESKTOP = {"width": 1280, "height": 1000}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,8 +41,8 @@ def why_not() -> str | None:
         return "set RLKIT_BROWSER=1 to open the lessons in a browser"
     if chromium() is None:
         return "there is no chromium here; install one, or name it in CHROMIUM"
-    missing = [name for name in ("jupyterlab", "websocket") if find_spec(name) is None]
-    return f"not installed: {', '.join(missing)}; make setup installs both" if missing else None
+    missing = [name for name in ("jupyterlab", "playwright") if find_spec(name) is None]
+    return f"not installed: {', '.join(missing)}; make browser installs both" if missing else None
 
 
 def chromium() -> str | None:
@@ -60,164 +51,208 @@ def chromium() -> str | None:
     return next((path for name in names if (path := shutil.which(name))), None)
 
 
-class Page:
-    """One page of the browser.
+class Window:
+    """A browser's window.
 
     Attributes:
+        page: playwright's own page: locators, mouse and keyboard.
         errors: what the page's console reported as errors, and uncaught exceptions.
     """
 
-    def __init__(self, address: str) -> None:
-        import websocket
-
-        self._socket = websocket.create_connection(address, timeout=60, suppress_origin=True)
-        self._numbers = itertools.count(1)
+    def __init__(self, browser: Any, size: dict[str, int] = DESKTOP, **more: Any) -> None:
+        self.page = browser.new_page(viewport=size, **more)
+        self.page.set_default_timeout(60_000)
         self.errors: list[str] = []
-        for name in ("Page", "Runtime", "Log"):
-            self.send(f"{name}.enable")
-        # A window that nobody looks at has no focus, and without it JupyterLab no current sheet.
-        self.send("Emulation.setFocusEmulationEnabled", enabled=True)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", self._look_at)
 
-    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Sends one command and waits for its answer; events on the way are looked at."""
-        number = next(self._numbers)
-        self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
-        while True:
-            message = json.loads(self._socket.recv())
-            if message.get("id") == number:
-                assert "error" not in message, (method, message["error"])
-                return message["result"]
-            self._look_at(message)
+    def _look_at(self, message: Any) -> None:
+        if message.type == "error":
+            self.errors.append(f"{message.text} {message.location.get('url', '')}")
 
-    def _look_at(self, event: dict[str, Any]) -> None:
-        parameters = event.get("params", {})
-        if event["method"] == "Runtime.exceptionThrown":
-            details = parameters["exceptionDetails"]
-            self.errors.append(details.get("exception", {}).get("description", details["text"]))
-        elif event["method"] == "Runtime.consoleAPICalled" and parameters["type"] == "error":
-            self.errors.append(
-                " ".join(str(a.get("value", a.get("description"))) for a in parameters["args"])
-            )
-        elif event["method"] == "Log.entryAdded" and parameters["entry"]["level"] == "error":
-            entry = parameters["entry"]
-            self.errors.append(f"{entry['text']} {entry.get('url', '')}")
+    def wait_for(self, expression: str, seconds: float = 60, what: str = "") -> None:
+        """Waits until a JavaScript expression is true."""
+        from playwright.sync_api import TimeoutError as TooLate
 
-    def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression; promises are waited for."""
-        answer = self.send(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
-        )
-        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
-        return answer["result"].get("value")
+        try:
+            self.page.wait_for_function(expression, timeout=1000 * seconds, polling=300)
+        except TooLate:
+            pytest.fail(f"waited {seconds} s for {what or expression}")
 
-    def wait_for(self, expression: str, seconds: float = 60, what: str = "") -> Any:
-        """Waits until a JavaScript expression is true, and gives its value."""
-        end = time.monotonic() + seconds
-        while not (value := self.evaluate(expression)):
-            assert time.monotonic() < end, f"waited {seconds} s for {what or expression}"
-            time.sleep(0.3)
-        return value
+    def screenshot(self, name: str, element: Any = None) -> None:
+        """Keeps a picture, when `RLKIT_SCREENSHOTS` names a folder for it.
 
-    def open(self, address: str) -> None:
-        self.send("Page.navigate", url=address)
-
-    def click(self, element: str) -> None:
-        """A click with the mouse on what a JavaScript expression finds."""
-        self.evaluate(f"({element}).scrollIntoView({{block: 'center'}})")
-        box = self.evaluate(f"(() => {{const b = ({element}).getBoundingClientRect();"
-                            " return [b.x + b.width / 2, b.y + b.height / 2]})()")  # fmt: skip
-        for kind in ("mousePressed", "mouseReleased"):
-            self.send(
-                "Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left",
-                clickCount=1,
-            )  # fmt: skip
-
-    def press(self, key: str, code: int) -> None:
-        """A key on the keyboard, to whatever has the focus."""
-        for kind in ("keyDown", "keyUp"):
-            self.send(
-                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
-            )
-
-    def screenshot(self, name: str, element: str | None = None) -> None:
-        """Keeps a picture, when `RLKIT_SCREENSHOTS` names a folder for it."""
+        Args:
+            element: a locator to bring to the window's top first.
+        """
         folder = os.environ.get("RLKIT_SCREENSHOTS")
         if folder is None:
             return
         if element is not None:
-            self.evaluate(f"({element}).scrollIntoView({{block: 'start'}})")
-            time.sleep(0.5)
-        picture = self.send("Page.captureScreenshot", format="png")
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / f"{name}.png").write_bytes(base64.b64decode(picture["data"]))
+            element.first.evaluate("e => e.scrollIntoView({block: 'start'})")
+            self.page.wait_for_timeout(500)
+        self.page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+class Notebook(Window):
+    """A notebook that is open in JupyterLab, its kernel idle."""
+
+    def __init__(self, browser: Any, jupyterlab: tuple[str, str], file: str, **more: Any) -> None:
+        super().__init__(browser, **more)
+        address, token = jupyterlab
+        self.page.goto(f"{address}/lab/tree/{file}?token={token}")
+        self.page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=120_000)
+        self.wait_for("window.jupyterapp?.restored.then(() => true)", 60, "JupyterLab")
+        self.wait_for(
+            "[...window.jupyterapp.shell.widgets('main')][0]"
+            "?.sessionContext?.session?.kernel?.status === 'idle'",
+            120,
+            "the kernel",
+        )
+        self.page.locator(".jp-Spinner").wait_for(state="detached")
+        assert self.page.locator(".jp-Dialog").count() == 0
+        self.sheet = self.page.locator(".jp-Notebook")
+        self.cells = self.page.locator(".jp-Notebook .jp-CodeCell")
+
+    def command(self, name: str, **arguments: Any) -> None:
+        """One of JupyterLab's commands, such as its menus give."""
+        self.page.evaluate(
+            "([name, given]) => void window.jupyterapp.commands.execute(name, given)",
+            [name, arguments],
+        )
+
+    def hide_files(self) -> None:
+        """More room for the notebook, which then is the current sheet."""
+        self.command("application:toggle-left-area")
+        self.page.evaluate(
+            "window.jupyterapp.shell.activateById("
+            "[...window.jupyterapp.shell.widgets('main')][0].id)"
+        )
+
+    def run_all(self, seconds: float = 300) -> None:
+        """Runs all cells, and waits for the last; a cell that fails is told at once."""
+        self.command("notebook:run-all-cells")
+        self.wait_until_all_ran(seconds)
+
+    def wait_until_all_ran(self, seconds: float = 300) -> None:
+        end = time.monotonic() + seconds
+        while not all(re.search(r"\[\d+\]", prompt) for prompt in self.prompts()):
+            assert self.failures() == []
+            assert time.monotonic() < end, f"not all cells ran in {seconds} s: {self.prompts()}"
+            self.page.wait_for_timeout(1000)
+        assert self.failures() == []
+
+    def prompts(self) -> list[str]:
+        return self.page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").all_text_contents()
+
+    def failures(self) -> list[str]:
+        """The tracebacks that are shown."""
+        return self.page.locator(
+            '.jp-Notebook [data-mime-type="application/vnd.jupyter.error"]'
+        ).all_text_contents()
+
+    def cell(self, text: str) -> Any:
+        """The code cell with this text in it."""
+        return self.cells.filter(has=self.page.locator(".jp-InputArea", has_text=text)).first
+
+    def wear(self, theme: str) -> None:
+        """The look of JupyterLab: `Light` or `Dark`."""
+        self.command("apputils:change-theme", theme=f"JupyterLab {theme}")
+        light = str(theme == "Light").lower()
+        self.wait_for(f"document.body.dataset.jpThemeLight === '{light}'", 60, theme)
+        self.page.wait_for_timeout(2000)  # the figures are drawn anew
 
 
 @pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Page]]:
-    """Chromium; call it for a fresh page."""
+def browser() -> Iterator[Any]:
+    """Chromium, as playwright's browser."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
-    profile = tmp_path_factory.mktemp("chromium")
-    process = subprocess.Popen(
-        [str(chromium()), *CHROMIUM_FLAGS, f"--user-data-dir={profile}", "about:blank"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        port_file = profile / "DevToolsActivePort"
-        _wait(lambda: port_file.exists() and port_file.read_text().strip(), "Chromium")
-        address = f"http://127.0.0.1:{port_file.read_text().splitlines()[0]}"
+    from playwright.sync_api import sync_playwright
 
-        def new_page() -> Page:
-            request = urllib.request.Request(f"{address}/json/new?about:blank", method="PUT")
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                return Page(json.load(answer)["webSocketDebuggerUrl"])
-
-        yield new_page
-    finally:
-        process.terminate()
-        process.wait(30)
+    with sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=chromium(), args=list(FLAGS))
+        yield running
+        running.close()
 
 
 @pytest.fixture
-def jupyterlab(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """JupyterLab on a copy of the notebooks: (its address, its token)."""
-    if (reason := why_not()) is not None:
-        pytest.skip(reason)
-    folder, settings = tmp_path / "notebooks", tmp_path / "settings"
+def window(browser: Any) -> Iterator[Callable[..., Window]]:
+    """Opens windows; all are closed at the end."""
+    yield lambda **more: Window(browser, **more)
+    for context in browser.contexts:
+        context.close()
+
+
+@pytest.fixture
+def open_notebook(browser: Any, jupyterlab: tuple[str, str]) -> Iterator[Callable[..., Notebook]]:
+    """Opens a notebook of the folder in a window; all are closed at the end."""
+    yield lambda file, **more: Notebook(browser, jupyterlab, file, **more)
+    for context in browser.contexts:
+        context.close()
+
+
+@pytest.fixture
+def notebooks(tmp_path: Path) -> Path:
+    """A copy of the notebooks, to be worked in."""
+    folder = tmp_path / "notebooks"
     folder.mkdir()
     for notebook in (ROOT / "notebooks").glob("*.ipynb"):
         shutil.copy(notebook, folder)
+    return folder
+
+
+@pytest.fixture
+def jupyterlab(notebooks: Path, tmp_path: Path, serve: Callable[..., str]) -> tuple[str, str]:
+    """JupyterLab on the copy of the notebooks: (its address, its token)."""
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    settings = tmp_path / "settings"
     # The settings that `make lab` and Binder use, in the form of a user's own.
     for plugin, values in json.loads((ROOT / "binder" / "overrides.json").read_text()).items():
         package, name = plugin.split(":")
         file = settings / package / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     token = secrets.token_hex(16)
-    command = [
-        *(sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root"),
-        *("--ip=127.0.0.1", f"--port={port}", f"--IdentityProvider.token={token}"),
-        f"--ServerApp.root_dir={folder}",
+    address = serve(
+        "jupyterlab",
+        "--allow-root",
+        "--ip=127.0.0.1",
+        f"--IdentityProvider.token={token}",
+        f"--ServerApp.root_dir={notebooks}",
         "--ServerApp.jpserver_extensions={'jupyterlab_jupytext': False}",
         "--LabApp.expose_app_in_browser=True",
-    ]
-    environment = {
-        **os.environ,
-        "RLKIT_MODE": "fast",
-        "RLKIT_HEADLESS": "",
-        "JUPYTERLAB_SETTINGS_DIR": str(settings),
-        "JUPYTERLAB_WORKSPACES_DIR": str(tmp_path / "workspaces"),
-    }
-    log = (tmp_path / "jupyterlab.log").open("w")
-    process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder)
-    address = f"http://127.0.0.1:{port}"
+        ready="/api",
+        RLKIT_MODE="fast",
+        RLKIT_HEADLESS="",
+        RLKIT_HOME=str(tmp_path / "home"),
+        JUPYTERLAB_SETTINGS_DIR=str(settings),
+        JUPYTERLAB_WORKSPACES_DIR=str(tmp_path / "workspaces"),
+    )
+    return address, token
+
+
+@contextmanager
+def serving(
+    command: list[str], log: Path, ready: str, environment: dict[str, str]
+) -> Iterator[None]:
+    """A Python module that serves pages, from when `ready` answers until the end."""
+    with log.open("w") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command],
+            env=environment,
+            stdout=said,
+            stderr=said,
+            cwd=log.parent,
+        )
     try:
-        _wait(lambda: process.poll() is None and _answers(f"{address}/api"), "JupyterLab", 120)
-        yield address, token
+        end = time.monotonic() + 120
+        while not _answers(ready):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < end, f"no answer in 120 s: {log.read_text()}"
+            time.sleep(0.2)
+        yield
     finally:
         process.terminate()  # it ends its kernels
         try:
@@ -225,19 +260,41 @@ def jupyterlab(tmp_path: Path) -> Iterator[tuple[str, str]]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(30)
-        log.close()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """Starts a module that serves pages on a free port, and gives its address."""
+    with ExitStack() as running:
+
+        def start(*command: str, ready: str = "/", **environment: str) -> str:
+            port = free_port()
+            address = f"http://127.0.0.1:{port}"
+            options = ["--no-browser", f"--port={port}"]
+            running.enter_context(
+                serving(
+                    [*command, *options],
+                    tmp_path / f"{command[0]}.log",
+                    address + ready,
+                    {**os.environ, **environment},
+                )
+            )
+            return address
+
+        yield start
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def _answers(address: str) -> bool:
     try:
         with urllib.request.urlopen(address, timeout=5) as answer:
             return answer.status == 200
+    except urllib.error.HTTPError:
+        return True  # it wants a password, or another page; it is there
     except OSError:
         return False
-
-
-def _wait(ready: Callable[[], Any], what: str, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < end, f"{what} did not start within {seconds} s"
-        time.sleep(0.2)

@@ -61,8 +61,23 @@ def processes_of_jobs() -> list[str]:
     return found
 
 
+#: Children that other tests left warm on purpose before the first test of a sandbox.
+_before: set[str] = set()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def children_of_others() -> None:
+    """Remembers what was there before; only what a sandbox starts is its own."""
+    if sys.platform.startswith("linux"):
+        _before.update(_all_children())
+
+
 def children() -> list[str]:
-    """Ids of this process's children, the dead ones that nobody reaped included."""
+    """Ids of this process's new children, the dead ones that nobody reaped included."""
+    return [child for child in _all_children() if child not in _before]
+
+
+def _all_children() -> list[str]:
     found = []
     for task in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{task}/children") as file:

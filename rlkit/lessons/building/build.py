@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,8 @@ from rlkit.lessons.building.source import Cell, LessonSource, lesson_names, read
 
 #: Tags that stay on a cell of a notebook.
 _KEPT_TAGS = ("exercise", "setup")
+#: A quiz's questions, which are written together with their answers.
+_QUESTION = re.compile(r"^\s*(?:\w+ = )?(?:lessons\.)?Question\(", re.MULTILINE)
 
 
 @dataclass
@@ -216,6 +219,8 @@ def _cell(
     }
     if kind == "code":
         cell |= {"execution_count": None, "outputs": []}
+        if _QUESTION.search(text):  # the right answers stand in it: shown on request only
+            metadata |= {"cellView": "form", "jupyter": {"source_hidden": True}}
     return {key: cell[key] for key in sorted(cell)}
 
 

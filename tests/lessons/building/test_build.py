@@ -140,6 +140,14 @@ def test_needs_and_next_lead_to_lessons_that_are_there(clone, edit_source):
 # -- badges --------------------------------------------------------------------------------
 
 
+def test_the_answers_of_a_quiz_are_not_shown_unasked(clone):
+    cells = json.loads((clone / "notebooks" / f"{NAME}.ipynb").read_text())["cells"]
+    hidden = ["Question(" in "".join(c["source"]) for c in cells if "jupyter" in c["metadata"]]
+    open_ones = [c for c in cells if "jupyter" not in c["metadata"]]
+    assert hidden and all(hidden)
+    assert not any(" = Question(" in "".join(c["source"]) for c in open_ones)
+
+
 def test_badges_are_there_only_with_a_stamp(clone):
     plain = cells(build.student(Shelf(clone), NAME))
     assert "badge" not in "".join(plain[0])
