@@ -141,7 +141,10 @@ def test_needs_and_next_lead_to_lessons_that_are_there(clone, edit_source):
 
 
 def test_the_answers_of_a_quiz_are_not_shown_unasked(clone):
-    cells = json.loads((clone / "notebooks" / f"{NAME}.ipynb").read_text())["cells"]
+    quiz = '# %%\nq = lessons.Question("?", [("a", "")], right="a")\n\n# %%\nprint("no quiz")\n'
+    source = clone / "notebooks" / "src" / f"{NAME}.py"
+    source.write_text(f"{source.read_text().rstrip()}\n\n{quiz}")
+    cells = json.loads(build.student(Shelf(clone), NAME))["cells"]
     hidden = ["Question(" in "".join(c["source"]) for c in cells if "jupyter" in c["metadata"]]
     open_ones = [c for c in cells if "jupyter" not in c["metadata"]]
     assert hidden and all(hidden)
