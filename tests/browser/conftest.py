@@ -94,6 +94,10 @@ class Window:
         self.page.screenshot(path=Path(folder) / f"{name}.png")
 
 
+#: JavaScript for the state of the kernel of the notebook that is open.
+_KERNEL = "[...window.jupyterapp.shell.widgets('main')][0]?.sessionContext?.session?.kernel?.status"
+
+
 class Notebook(Window):
     """A notebook that is open in JupyterLab, its kernel idle."""
 
@@ -103,12 +107,7 @@ class Notebook(Window):
         self.page.goto(f"{address}/lab/tree/{file}?token={token}")
         self.page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=120_000)
         self.wait_for("window.jupyterapp?.restored.then(() => true)", 60, "JupyterLab")
-        self.wait_for(
-            "[...window.jupyterapp.shell.widgets('main')][0]"
-            "?.sessionContext?.session?.kernel?.status === 'idle'",
-            120,
-            "the kernel",
-        )
+        self.wait_for(f"{_KERNEL} === 'idle'", 120, "the kernel")
         self.page.locator(".jp-Spinner").wait_for(state="detached")
         assert self.page.locator(".jp-Dialog").count() == 0
         self.sheet = self.page.locator(".jp-Notebook")
@@ -136,14 +135,25 @@ class Notebook(Window):
 
     def wait_until_all_ran(self, seconds: float = 300) -> None:
         end = time.monotonic() + seconds
-        while not all(re.search(r"\[\d+\]", prompt) for prompt in self.prompts()):
+        while not (self.is_idle() and all(re.search(r"\d", prompt) for prompt in self.prompts())):
             assert self.failures() == []
             assert time.monotonic() < end, f"not all cells ran in {seconds} s: {self.prompts()}"
             self.page.wait_for_timeout(1000)
         assert self.failures() == []
 
     def prompts(self) -> list[str]:
-        return self.page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").all_text_contents()
+        """`[n]` for each code cell that has run; asked of the model, for some hide their code."""
+        return self._of_code_cells("cell => `[${cell.model.executionCount ?? ' '}]`")
+
+    def _of_code_cells(self, function: str) -> list[str]:
+        """What a JavaScript function gives of each code cell."""
+        return self.page.evaluate(
+            "[...window.jupyterapp.shell.widgets('main')][0].content.widgets"
+            f".filter(cell => cell.model.type === 'code').map({function})"
+        )
+
+    def is_idle(self) -> bool:
+        return self.page.evaluate(f"{_KERNEL} === 'idle'")
 
     def failures(self) -> list[str]:
         """The tracebacks that are shown."""
@@ -153,7 +163,8 @@ class Notebook(Window):
 
     def cell(self, text: str) -> Any:
         """The code cell with this text in it."""
-        return self.cells.filter(has=self.page.locator(".jp-InputArea", has_text=text)).first
+        sources = self._of_code_cells("cell => cell.model.sharedModel.getSource()")
+        return self.cells.nth(next(i for i, source in enumerate(sources) if text in source))
 
     def wear(self, theme: str) -> None:
         """The look of JupyterLab: `Light` or `Dark`."""
