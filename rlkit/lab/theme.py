@@ -40,8 +40,9 @@ TABLE_ROWS = 200
 DECORATION = "decoration"
 MISSING = "–"
 
-#: No row of buttons over the curves: dragging zooms in, and a double click goes back.
+#: The type of a bare figure among the outputs of a notebook.
 PLOTLY_MIME = "application/vnd.plotly.v1+json"
+#: No row of buttons over the curves: dragging zooms in, and a double click goes back.
 PLOT_CONFIG = {"responsive": True, "displaylogo": False, "displayModeBar": False}
 
 # Characters that a page would hide or obey: controls, lone surrogates, and those that

@@ -12,14 +12,15 @@ from typing import Any
 
 from rlkit.errors import UserError
 from rlkit.rewards.extraction import extract_code
-from rlkit.rewards.reward import Reward, Score
+from rlkit.rewards.in_sandbox import InSandbox
+from rlkit.rewards.reward import Score
 from rlkit.rewards.verdict_cache import UNSTABLE, VerdictCache, content_key
 from rlkit.sandbox import Job, Sandbox, TestSpec
 
 __all__ = ["TestsPass", "extract_code", "tests_pass"]
 
 
-class TestsPass(Reward):
+class TestsPass(InSandbox):
     """The share of a problem's hidden tests that the completion's function passes.
 
     A completion without the function is worth 0; a fault of the sandbox itself is
@@ -44,19 +45,6 @@ class TestsPass(Reward):
         self.all_or_nothing = all_or_nothing
         self.cache = VerdictCache() if cache is None else cache
         self._sandbox = sandbox
-
-    @property
-    def sandbox(self) -> Sandbox:
-        if self._sandbox is None:
-            self._sandbox = Sandbox()
-        return self._sandbox
-
-    def with_sandbox(self, sandbox: Sandbox) -> TestsPass:
-        """The same reward on another sandbox; it keeps the cache."""
-        return TestsPass(sandbox, self.all_or_nothing, self.cache)
-
-    def sandboxes(self) -> list[Sandbox]:
-        return [self.sandbox]
 
     def _run(
         self,

@@ -19,7 +19,8 @@ from rlkit.errors import UserError
 from rlkit.rewards.code_task import GROUPS, LEVELS, Task, make_task
 from rlkit.rewards.extraction import extract_code
 from rlkit.rewards.grading import Grade, grade_many
-from rlkit.rewards.reward import Reward, Score
+from rlkit.rewards.in_sandbox import InSandbox
+from rlkit.rewards.reward import Score
 from rlkit.rewards.unit_tests import TOLERANCE
 from rlkit.rewards.verdict_cache import VerdictCache, content_key
 from rlkit.sandbox import Sandbox
@@ -34,7 +35,7 @@ COLUMNS = (
 )
 
 
-class CodeReward(Reward):
+class CodeReward(InSandbox):
     """The weighted share of levels that a completion's program gets through.
 
     Columns, one entry for each completion:
@@ -81,22 +82,9 @@ class CodeReward(Reward):
         self.cache = VerdictCache() if cache is None else cache
         self._sandbox = sandbox
 
-    @property
-    def sandbox(self) -> Sandbox:
-        if self._sandbox is None:
-            self._sandbox = Sandbox()
-        return self._sandbox
-
-    def with_sandbox(self, sandbox: Sandbox) -> CodeReward:
-        """The same reward on another sandbox; it keeps the cache."""
-        return CodeReward(sandbox, self.weights, self.mode, self.tolerance, self.cache)
-
     def with_weights(self, weights: Mapping[str, float]) -> CodeReward:
         """The same reward under other weights; what is in the cache needs no new run."""
         return CodeReward(self._sandbox, weights, self.mode, self.tolerance, self.cache)
-
-    def sandboxes(self) -> list[Sandbox]:
-        return [self.sandbox]
 
     def _run(self, *, completions: Sequence[str], **columns: Any) -> list[Score]:
         given = {name: columns[name] for name in COLUMNS if columns.get(name) is not None}

@@ -19,7 +19,7 @@ from typing import Any
 
 from rlkit.errors import UserError
 from rlkit.rewards.answer import extract_answer
-from rlkit.rewards.reward import Reward
+from rlkit.rewards.in_sandbox import InSandbox
 from rlkit.rewards.score import Score
 from rlkit.sandbox import Job, Limits, Sandbox, Status, TestResult, TestSpec
 
@@ -27,7 +27,7 @@ from rlkit.sandbox import Job, Limits, Sandbox, Status, TestResult, TestSpec
 MOST_BREAKS = 8
 
 
-class SandboxedVerifier(Reward):
+class SandboxedVerifier(InSandbox):
     """A reward from `verify(answer, *columns) -> True or False`, run in the sandbox.
 
     The answer is what stands in the completion's only answer block; without one the
@@ -50,6 +50,8 @@ class SandboxedVerifier(Reward):
     [1.0, 0.0, 0.0]
     """
 
+    _workers = 1
+
     def __init__(
         self,
         source: str,
@@ -65,21 +67,6 @@ class SandboxedVerifier(Reward):
         self.source, self.entry = source, entry
         self.limits = limits or Limits(wall_s=1.0, cpu_s=1.0, memory_mb=256)
         self._sandbox = sandbox
-
-    @property
-    def sandbox(self) -> Sandbox:
-        if self._sandbox is None:
-            self._sandbox = Sandbox(workers=1)
-        return self._sandbox
-
-    def with_sandbox(self, sandbox: Sandbox) -> SandboxedVerifier:
-        """The same verifier in another sandbox; its own limits stay."""
-        copied = self.__copy__()
-        copied._sandbox = sandbox
-        return copied
-
-    def sandboxes(self) -> list[Sandbox]:
-        return [self.sandbox]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_sandbox": None}

@@ -28,10 +28,11 @@ from rlkit.rewards.extraction import (
     fenced_blocks,
     without_thoughts,
 )
+from rlkit.rewards.in_sandbox import InSandbox
 from rlkit.rewards.inside import query as engine
 from rlkit.rewards.inside import source_of
 from rlkit.rewards.result_sets import TOLERANCE, same_rows, same_with_ties
-from rlkit.rewards.reward import Reward, Score
+from rlkit.rewards.reward import Score
 from rlkit.rewards.verdict_cache import UNSTABLE, VerdictCache, content_key
 from rlkit.sandbox import Job, Sandbox, Status, TestSpec, Verdict
 
@@ -43,7 +44,7 @@ _STARTS = re.compile(r"\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*(?:select|with|values)\
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
-class SqlReward(Reward):
+class SqlReward(InSandbox):
     """1 when the query's rows are right, else 0; `None` without a gold answer or a verdict.
 
     Columns, one entry for each completion:
@@ -73,19 +74,6 @@ class SqlReward(Reward):
         self.tolerance = tolerance
         self.cache = VerdictCache() if cache is None else cache
         self._sandbox = sandbox
-
-    @property
-    def sandbox(self) -> Sandbox:
-        if self._sandbox is None:
-            self._sandbox = Sandbox()
-        return self._sandbox
-
-    def with_sandbox(self, sandbox: Sandbox) -> SqlReward:
-        """The same reward on another sandbox; it keeps the cache."""
-        return SqlReward(sandbox, self.tolerance, self.cache)
-
-    def sandboxes(self) -> list[Sandbox]:
-        return [self.sandbox]
 
     def _run(self, *, completions: Sequence[str], **columns: Any) -> list[Score]:
         names = ("schema", "tables", "gold", "answer", "ordered")
