@@ -10,7 +10,7 @@
 #       You will let a small language model write Python functions, judge them in a sandbox, and
 #       watch it get better, one update at a time.
 #     minutes: {fast: 1, full: 1.5}
-#     memory_mb: 1000
+#     memory_mb: 1200
 #     needs:
 #       - to read Python; a gradient should not be a new word, and nothing else is assumed
 #       - two processor cores; no GPU, no account, no download

@@ -10,7 +10,7 @@
 #       You will break a verifier by hand, watch an optimiser find a hole that you may have
 #       missed, and close all of them.
 #     minutes: {fast: 1, full: 2}
-#     memory_mb: 1000
+#     memory_mb: 1200
 #     needs:
 #       - to read Python, and to have seen a syntax tree once
 #       - lesson 00; lesson 02 helps
