@@ -50,7 +50,9 @@ def doctor(as_json: Json = False) -> None:
 
 @app.command()
 def demo(
-    policy: Annotated[str, typer.Option(help="tiny, a folder with a model, or a hub id.")] = "tiny",
+    policy: Annotated[
+        str, typer.Option(help="tiny, smol, a folder with a model, or a hub id.")
+    ] = "tiny",
     domain: Annotated[
         list[str] | None, typer.Option(help="May be given several times.", show_default="pyfunc")
     ] = None,
@@ -195,6 +197,10 @@ app.command("audit")(audit)
 from rlkit.commands.bench import app as bench_app  # noqa: E402
 
 app.add_typer(bench_app, name="bench")
+
+from rlkit.commands.fetch import fetch  # noqa: E402
+
+app.command("fetch")(fetch)
 
 if __name__ == "__main__":
     main()

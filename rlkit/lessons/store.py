@@ -24,14 +24,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rlkit.home import home
+
 VERSION = 1
 Data = dict[str, Any]
-
-
-def home() -> Path:
-    """The folder of the progress file: `RLKIT_HOME`, or `.rlkit` in the home folder."""
-    given = os.environ.get("RLKIT_HOME")
-    return Path(given).expanduser() if given else Path.home() / ".rlkit"
 
 
 def empty() -> Data:

@@ -1,4 +1,4 @@
-"""Finding and loading a model: `tiny`, a local folder, or a hub id.
+"""Finding and loading a model: `tiny`, `smol`, a local folder, or a hub id.
 
 All of them come out as ordinary `transformers` models, with `peft` adapters
 where asked for, so that TRL takes them as they are.
@@ -20,6 +20,7 @@ import torch
 from rlkit.errors import UserError
 from rlkit.policy.lora import LoraSpec
 from rlkit.policy.quantization import four_bit_layers, keep_gradients, nf4_config, probe_nf4
+from rlkit.policy.smol import find_smol
 
 #: The weights that ship with the package.
 TINY = Path(__file__).parent / "tiny"
@@ -78,7 +79,8 @@ def resolve_source(name: str | Path) -> str:
     """The folder or hub id that a policy's name stands for.
 
     Raises:
-        UserError: the name is neither known, nor a model folder, nor a hub id.
+        UserError: the name is neither known, nor a model folder, nor a hub id, or `smol`
+            cannot be fetched.
     """
     text = str(name)
     if text == "tiny":
@@ -88,6 +90,8 @@ def resolve_source(name: str | Path) -> str:
                 "with `rlkit build-tiny --out DIR` and load DIR"
             )
         return str(TINY)
+    if text == "smol":
+        return find_smol()
     folder = Path(text)
     if folder.is_dir():
         if not any((folder / f).exists() for f in ("config.json", POLICY_FILE)):
@@ -96,7 +100,7 @@ def resolve_source(name: str | Path) -> str:
     if _HUB_ID.fullmatch(text) and not text.startswith("."):
         return text
     raise UserError(
-        f"unknown policy {text!r}; give 'tiny', a folder with a model, "
+        f"unknown policy {text!r}; give 'tiny', 'smol', a folder with a model, "
         "or a hub id like 'owner/name'"
     )
 

@@ -88,7 +88,7 @@ class Policy:
         """Loads a policy by name.
 
         Args:
-            name: `tiny`, a folder with a model or with a saved policy, or a hub id.
+            name: `tiny`, `smol`, a folder with a model or with a saved policy, or a hub id.
             quantize: `nf4` for a base in four bits, `None` for plain weights. Where
                 four bits cannot run, a warning says so; see `policy.precision`.
             lora: size of a fresh adapter; `None` for none. A saved policy brings its own.
