@@ -1,11 +1,10 @@
 """Sampling: prompts are read once, their cache is repeated for the group.
 
-Each rollout draws from its own stream of uniform numbers, so what it says does
-not depend on who else is in the batch. The log-probability that is kept is that
-of the distribution which was really sampled from.
-
-Left out on purpose: top-p, top-k and stop strings, and a merged copy of the
-weights for faster decoding; both belong to the policy engine's own depth.
+This is the way through the model itself, which works for every causal model;
+`rlkit.policy.engine` is the faster one for models that it knows. Each rollout draws
+from its own stream of uniform numbers, so what it says does not depend on who else
+is in the batch. The log-probability that is kept is that of the distribution which
+was really sampled from.
 
 Axes: B problems, G rollouts a problem, N = B x G, P prompt tokens, T completion
 tokens, V vocabulary.
@@ -13,12 +12,14 @@ tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+
+from rlkit.policy.engine.sampling import Sampling, completes, draw
 
 
 @dataclass(frozen=True)
@@ -59,25 +60,6 @@ def uniform_streams(seed: int, draw: int, first_row: int, rows: int, steps: int)
     return torch.from_numpy(np.stack([s.random(steps) for s in streams]))
 
 
-def choose(
-    logits_NV: torch.Tensor, temperature: float, uniform_N: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """One token a row and its log-probability, by inverting the cumulative sum.
-
-    A temperature of 0 takes the likeliest token, whose log-probability is then 0:
-    nothing else could have been chosen.
-    """
-    if temperature == 0:
-        chosen_N = logits_NV.argmax(-1)
-        return chosen_N, torch.zeros_like(logits_NV[:, 0], dtype=torch.float32)
-    logprobs_NV = torch.log_softmax(logits_NV.float() / temperature, dim=-1)
-    cumulative_NV = logprobs_NV.double().exp().cumsum(-1)
-    threshold_N1 = (uniform_N.to(cumulative_NV) * cumulative_NV[:, -1])[:, None]
-    chosen_N = torch.searchsorted(cumulative_NV, threshold_N1, right=True)[:, 0]
-    chosen_N = chosen_N.clamp(max=logits_NV.shape[-1] - 1)
-    return chosen_N, logprobs_NV.gather(-1, chosen_N[:, None])[:, 0]
-
-
 @torch.no_grad()
 def sample_groups(
     model: Any,
@@ -88,16 +70,22 @@ def sample_groups(
     end_ids: Sequence[int],
     pad_id: int,
     uniform_NT: torch.Tensor,
+    *,
+    sampling: Sampling | None = None,
+    decode: Callable[[list[int]], str] | None = None,
 ) -> list[Sampled]:
     """`group_size` completions for each prompt, group after group.
 
     Args:
         prompts: B prompts as token ids, without padding.
         uniform_NT: one row of uniform numbers for each of the N completions.
+        sampling: in place of `temperature`, with filters and texts to stop at.
+        decode: ids to text; needed to stop at texts.
 
     Returns:
-        N completions; the end-of-sequence id is kept and has a log-probability.
+        N completions; the id that ended one is kept and has a log-probability.
     """
+    sampling = sampling or Sampling(temperature)
     device = next(model.parameters()).device
     ids_BP, mask_BP = (t.to(device) for t in pad_left(prompts, pad_id))
     out = model(
@@ -122,7 +110,7 @@ def sample_groups(
     stopped = [False] * total
     alive = torch.arange(total, device=device)  # original row of each row still in the batch
     for t in range(max_new_tokens):
-        chosen_N, logprob_N = choose(logits_NV, temperature, uniform_NT[alive.cpu(), t])
+        chosen_N, logprob_N = draw(logits_NV, sampling, uniform_NT[alive.cpu(), t])
         done_N = torch.isin(chosen_N, ends)
         for row, token, value, done in zip(
             alive.tolist(), chosen_N.tolist(), logprob_N.tolist(), done_N.tolist(), strict=True
@@ -130,6 +118,11 @@ def sample_groups(
             drawn[row].append(token)
             logprobs[row].append(value)
             stopped[row] = done
+        if sampling.stop:
+            for i, row in enumerate(alive.tolist()):
+                if completes(drawn[row], sampling.stop, decode):
+                    stopped[row] = True
+                    done_N[i] = True
         if bool(done_N.all()) or t + 1 == max_new_tokens:
             break
         if bool(done_N.any()):  # rows that have finished leave the batch

@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from rlkit.errors import UserError
-from rlkit.policy.generation import sample_groups, uniform_streams
+from rlkit.policy.engine.sampling import Sampling
+from rlkit.policy.generation import Sampled, uniform_streams
 from rlkit.policy.loading import (
     POLICY_FILE,
     Precision,
@@ -34,11 +35,9 @@ from rlkit.policy.loading import (
 from rlkit.policy.lora import LoraSpec
 from rlkit.policy.prompts import check_request, encode_prompt
 from rlkit.policy.rollout import Group, Rollout
+from rlkit.policy.sampler import RolloutKind, Sampler
 from rlkit.policy.scoring import Scored, score_rollouts
 from rlkit.tasks import Problem
-
-#: Rows that are decoded together; more are split, which changes no result.
-MAX_ROWS = 256
 
 
 class Policy:
@@ -58,6 +57,7 @@ class Policy:
         quantize: str | None,
         seed: int,
         pretrained_adapter: bool = False,
+        rollouts: RolloutKind = "exact",
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
@@ -70,6 +70,7 @@ class Policy:
         self.end_ids = end_ids(model, tokenizer)
         pads = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
         self.pad_id = next(i for i in pads if i is not None)
+        self.sampler = Sampler(model, rollouts, self.pad_id)
         self._draws = 0
         # A fresh adapter does nothing, so the base is its reference. One that was
         # trained before is its own reference, and has to be copied.
@@ -84,6 +85,7 @@ class Policy:
         lora: LoraSpec | None = None,
         device: str = "auto",
         seed: int = 0,
+        rollouts: RolloutKind = "exact",
     ) -> Policy:
         """Loads a policy by name.
 
@@ -94,6 +96,9 @@ class Policy:
             lora: size of a fresh adapter; `None` for none. A saved policy brings its own.
             device: `auto`, `cpu` or `cuda`.
             seed: decides the adapter's first weights and everything that is sampled.
+            rollouts: `exact` samples from the numbers that are trained; `fast` from a copy
+                in this machine's fastest type, some hundredths of a nat away, which needs an
+                objective with an off-policy correction; `plain` through the model itself.
 
         Raises:
             UserError: unknown name, device or quantisation, or a model that cannot be loaded.
@@ -102,7 +107,7 @@ class Policy:
         source = resolve_source(name)
         saved = saved_policy(source)
         if saved is not None:
-            return cls._load_saved(source, saved, quantize, lora, device, seed)
+            return cls._load_saved(source, saved, quantize, lora, device, seed, rollouts)
         tokenizer = load_tokenizer(source)
         model, precision = load_base(source, quantize, device)
         if lora is not None:
@@ -117,6 +122,7 @@ class Policy:
             lora=lora,
             quantize=quantize,
             seed=seed,
+            rollouts=rollouts,
         )
 
     @classmethod
@@ -128,6 +134,7 @@ class Policy:
         lora: LoraSpec | None,
         device: str,
         seed: int,
+        rollouts: RolloutKind,
     ) -> Policy:
         if lora is not None:
             raise UserError(f"{folder!r} has an adapter already; load it with lora=None")
@@ -150,6 +157,7 @@ class Policy:
             quantize=quantize,
             seed=seed,
             pretrained_adapter=True,
+            rollouts=rollouts,
         )
         policy.version = saved["version"]
         return policy
@@ -186,6 +194,7 @@ class Policy:
             "name": self.name,
             "quantize": self.quantize,
             "precision": str(self.precision),
+            "rollouts": str(self.sampler),
             "lora": None if self.lora is None else vars(self.lora).copy(),
             "seed": self.seed,
             "parameters": total,
@@ -209,6 +218,11 @@ class Policy:
         group_size: int = 1,
         max_new_tokens: int = 64,
         temperature: float = 1.0,
+        *,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        stop: Sequence[str] = (),
     ) -> list[Group]:
         """Answers each problem `group_size` times.
 
@@ -217,6 +231,10 @@ class Policy:
             group_size: G rollouts a problem.
             max_new_tokens: budget of a completion, in tokens.
             temperature: divides the logits; 0 takes the likeliest token each time.
+            top_k, top_p, min_p: forbid unlikely tokens, see `Sampling`; the behaviour
+                log-probabilities are then those of the narrower distribution, which
+                `score` does not know, so train without them.
+            stop: texts that end an answer; the ids keep them, the text ends before them.
 
         Returns:
             B groups of G rollouts with behaviour log-probabilities. The same policy,
@@ -226,6 +244,7 @@ class Policy:
             UserError: no problems, sizes out of range, or a prompt that leaves no room.
         """
         check_request(problems, group_size, max_new_tokens, temperature)
+        sampling = Sampling(temperature, top_k, top_p, min_p, stop)
         prompts = [self.encode(problem) for problem in problems]
         for problem, prompt in zip(problems, prompts, strict=True):
             if len(prompt) + max_new_tokens > self.context:
@@ -234,45 +253,55 @@ class Policy:
                     f"{max_new_tokens} new tokens it does not fit the context of {self.context} "
                     f"tokens of {self.name!r}; shorten the prompt or lower max_new_tokens"
                 )
-        self._draws += 1
-        self.model.eval()
+        sampled = self.sample(prompts, group_size, max_new_tokens, sampling)
         groups: list[Group] = []
-        at_once = max(1, MAX_ROWS // group_size)
-        for start in range(0, len(problems), at_once):
-            part = prompts[start : start + at_once]
-            uniform_NT = uniform_streams(
-                self.seed, self._draws, start * group_size, len(part) * group_size, max_new_tokens
-            )
-            sampled = sample_groups(
-                self.model,
-                part,
-                group_size,
-                max_new_tokens,
-                temperature,
-                self.end_ids,
-                self.pad_id,
-                uniform_NT,
-            )
-            for i, prompt in enumerate(part):
-                problem = problems[start + i]
-                rows = sampled[i * group_size : (i + 1) * group_size]
-                rollouts = tuple(self._rollout(problem, prompt, s, temperature) for s in rows)
-                groups.append(Group(problem, rollouts))
+        for i, (problem, prompt) in enumerate(zip(problems, prompts, strict=True)):
+            rows = sampled[i * group_size : (i + 1) * group_size]
+            rollouts = tuple(self._rollout(problem, prompt, s, sampling) for s in rows)
+            groups.append(Group(problem, rollouts))
         return groups
 
-    def _rollout(self, problem: Problem, prompt: list[int], s: Any, temperature: float) -> Rollout:
+    def sample(
+        self,
+        prompts: Sequence[Sequence[int]],
+        group_size: int,
+        max_new_tokens: int,
+        sampling: Sampling,
+    ) -> list[Sampled]:
+        """Continues B prompts of token ids, `group_size` times each, group after group."""
+        self._draws += 1
+        self.model.eval()
+        uniform_NT = uniform_streams(
+            self.seed, self._draws, 0, len(prompts) * group_size, max_new_tokens
+        )
+        return self.sampler.generate(
+            prompts,
+            group_size,
+            max_new_tokens,
+            sampling,
+            self.end_ids,
+            uniform_NT,
+            self.tokenizer.decode,
+        )
+
+    def _rollout(
+        self, problem: Problem, prompt: list[int], s: Sampled, sampling: Sampling
+    ) -> Rollout:
         # The end mark is cut by its position, never looked for in the text.
-        visible = s.ids[:-1] if s.stopped else s.ids
+        ended = s.stopped and s.ids[-1] in self.end_ids
+        text = self.tokenizer.decode(s.ids[:-1] if ended else s.ids, skip_special_tokens=True)
+        if s.stopped and not ended:
+            text = text[: min(i for i in map(text.find, sampling.stop) if i >= 0)]
         return Rollout(
             problem=problem,
             prompt_ids=tuple(prompt),
             completion_ids=tuple(s.ids),
             behaviour_logprobs=tuple(s.logprobs),
             trainable=(1,) * len(s.ids),
-            text=self.tokenizer.decode(visible, skip_special_tokens=True),
+            text=text,
             finish_reason="stop" if s.stopped else "length",
             policy_version=self.version,
-            temperature=temperature,
+            temperature=sampling.temperature,
         )
 
     def score(self, rollouts: Sequence[Rollout]) -> Scored:

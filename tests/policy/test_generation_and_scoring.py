@@ -10,7 +10,8 @@ import torch
 
 from rlkit.errors import UserError
 from rlkit.policy import LoraSpec, Policy, flatten
-from rlkit.policy.generation import choose, position_ids, uniform_streams
+from rlkit.policy.engine.sampling import Sampling, draw
+from rlkit.policy.generation import position_ids, uniform_streams
 from rlkit.policy.scoring import score_rollouts
 from rlkit.tasks import Problem, get_domain
 
@@ -109,15 +110,15 @@ def test_the_same_seed_draws_the_same_whatever_the_batch(policy, problems) -> No
 def test_sampling_follows_the_distribution() -> None:
     logits = torch.log(torch.tensor([0.5, 0.3, 0.2])).expand(20_000, 3)
     uniform = uniform_streams(1, 1, 0, 20_000, 1)[:, 0]
-    chosen, logprobs = choose(logits, 1.0, uniform)
+    chosen, logprobs = draw(logits, Sampling(1.0), uniform)
     shares = torch.bincount(chosen, minlength=3) / 20_000
     assert shares.tolist() == pytest.approx([0.5, 0.3, 0.2], abs=0.015)
     assert logprobs[chosen == 0][0].exp().item() == pytest.approx(0.5, abs=1e-5)
     # At temperature 0.5 probabilities are squared: 0.25, 0.09, 0.04 of 0.38
-    sharper, _ = choose(logits, 0.5, uniform)
+    sharper, _ = draw(logits, Sampling(0.5), uniform)
     shares = torch.bincount(sharper, minlength=3) / 20_000
     assert shares.tolist() == pytest.approx([0.658, 0.237, 0.105], abs=0.015)
-    greedy, certain = choose(logits, 0.0, uniform)
+    greedy, certain = draw(logits, Sampling(0.0), uniform)
     assert greedy.unique().tolist() == [0]
     assert certain.unique().tolist() == [0.0]
 

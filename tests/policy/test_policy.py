@@ -168,7 +168,7 @@ def test_the_adapter_follows_its_seed_alone(untrained: Path) -> None:
 @pytest.mark.parametrize(
     "name, options, message",
     [
-        ("nope", {}, "unknown policy 'nope'; give 'tiny', a folder"),
+        ("nope", {}, "unknown policy 'nope'; give 'tiny', 'smol', a folder"),
         ("tiny", {"quantize": "int8"}, "quantize must be 'nf4' or None"),
         ("tiny", {"device": "cuda"}, "no CUDA device is here"),
         ("no-such-owner/no-such-model", {}, "cannot be loaded"),

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-import torch
 
 from rlkit.errors import UserError
 from rlkit.policy import LoraSpec, Policy, smol

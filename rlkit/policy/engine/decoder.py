@@ -1,0 +1,217 @@
+"""The forward pass of a Llama-like decoder, written out for answers that share prompts.
+
+Prompts are read once and their keys and values kept once for each problem; the answers of
+a group read them from there. What the answers add themselves lies in buffers that are
+allocated once and written in place, one column a token. Attention over the two parts is
+one softmax over both scores, so the numbers are those of the plain model.
+
+Axes: B problems, G answers of each that are still running, N = B x G rows, P prompt
+tokens, T completion tokens, D head size, K heads of keys and values, R query heads that
+share one of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from rlkit.policy.engine.blueprint import Blueprint
+from rlkit.policy.engine.weights import Copy
+
+
+@dataclass
+class Prompts:
+    """What B prompts left behind: keys and values for each layer, (B, K, P, D).
+
+    Attributes:
+        keys, values: one tensor a layer.
+        lengths_B: tokens of each prompt; what lies to the right of them is padding.
+        logits_BV: after the last token of each prompt.
+    """
+
+    keys: list[torch.Tensor]
+    values: list[torch.Tensor]
+    lengths_B: torch.Tensor
+    logits_BV: torch.Tensor
+
+    def select(self, rows: torch.Tensor) -> Prompts:
+        """Those of some problems, in this order."""
+        return Prompts(
+            [k[rows] for k in self.keys],
+            [v[rows] for v in self.values],
+            self.lengths_B[rows],
+            self.logits_BV[rows],
+        )
+
+
+class Decoder:
+    """Computes with a merged copy; holds no state of its own between calls."""
+
+    def __init__(self, blueprint: Blueprint, copy: Copy) -> None:
+        self.blueprint = blueprint
+        self.copy = copy
+        self.K = blueprint.key_value_heads
+        self.R = blueprint.heads // blueprint.key_value_heads
+        self.D = blueprint.head_size
+
+    @torch.no_grad()
+    def read_prompts(self, prompts: list[list[int]]) -> Prompts:
+        """Runs B prompts once."""
+        device = self.copy.embedding.device
+        lengths = [len(prompt) for prompt in prompts]
+        ids_BP = torch.zeros(len(prompts), max(lengths), dtype=torch.long)
+        for i, prompt in enumerate(prompts):
+            ids_BP[i, : len(prompt)] = torch.tensor(prompt)
+        ids_BP = ids_BP.to(device)
+        B, P = ids_BP.shape
+        x = functional.embedding(ids_BP, self.copy.embedding).float()
+        cos, sin = self._rotary(torch.arange(P, device=device)[None])
+        keys, values = [], []
+        for layer in self.copy.layers:
+            q, k, v = self._project(layer, x, cos, sin)
+            # Padding stands on the right, where no earlier token looks.
+            y = functional.scaled_dot_product_attention(
+                q, k, v, is_causal=True, scale=self.blueprint.scale, enable_gqa=self.R > 1
+            )
+            y = y.transpose(1, 2).reshape(B, P, -1)
+            x = x + layer.output(y)
+            x = self._mlp(layer, x)
+            keys.append(k)
+            values.append(v)
+        lengths_B = torch.tensor(lengths, device=device)
+        last_BH = x[torch.arange(B, device=device), lengths_B - 1]
+        return Prompts(keys, values, lengths_B, self._logits(last_BH))
+
+    def begin(self, prompts: Prompts, group: int, tokens: int) -> Answers:
+        """Room for `group` answers to each prompt, of so many tokens each."""
+        return Answers(self, prompts, group, tokens)
+
+    def _rotary(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines and sines of positions (rows, tokens), each (rows, 1, tokens, D)."""
+        cos, sin = self.blueprint.rotary(self.copy.embedding[:1, :1].float(), positions)
+        dtype = self.copy.dtype
+        return cos[:, None].to(dtype), sin[:, None].to(dtype)
+
+    def _project(
+        self, layer: Any, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries (rows, heads, tokens, D), keys and values (rows, K, tokens, D), turned."""
+        rows, tokens, _ = x.shape
+        h = self._norm(x, layer.attention_norm)
+        qkv = layer.qkv(h)
+        qkv = qkv.view(rows, tokens, -1, self.D).transpose(1, 2)
+        q, k, v = qkv.split([self.K * self.R, self.K, self.K], dim=1)
+        if layer.query_norm is not None:
+            eps = self.copy.epsilon
+            q = functional.rms_norm(q.float(), (self.D,), layer.query_norm, eps).to(v.dtype)
+            k = functional.rms_norm(k.float(), (self.D,), layer.key_norm, eps).to(v.dtype)
+            return _turn(q, cos, sin), _turn(k, cos, sin), v
+        both = _turn(qkv[:, : self.K * (self.R + 1)], cos, sin)
+        return both[:, : self.K * self.R], both[:, self.K * self.R :], v
+
+    def _mlp(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
+        h = self._norm(x, layer.mlp_norm)
+        gate, up = layer.gate_up(h).chunk(2, dim=-1)
+        return x + layer.down(functional.silu(gate) * up)
+
+    def _norm(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """The residual stream stays in float32; what goes into a product is cast."""
+        h = functional.rms_norm(x, x.shape[-1:], weight, self.copy.epsilon)
+        return h.to(self.copy.dtype)
+
+    def _logits(self, x: torch.Tensor) -> torch.Tensor:
+        x = self._norm(x, self.copy.norm)
+        return self.copy.head(x)
+
+
+class Answers:
+    """N = B x G answers in the making; each `step` adds one token to all of them."""
+
+    def __init__(self, decoder: Decoder, prompts: Prompts, group: int, tokens: int) -> None:
+        self.decoder = decoder
+        self.prompts = prompts
+        self.group = group
+        B, K, _, D = prompts.keys[0].shape
+        self.length = 0
+        shape = (B * group, K, tokens, D)
+        like = prompts.keys[0]
+        self.keys = [like.new_empty(shape) for _ in prompts.keys]
+        self.values = [like.new_empty(shape) for _ in prompts.keys]
+        self._look_at_prompts()
+
+    def _look_at_prompts(self) -> None:
+        lengths_B, P = self.prompts.lengths_B, self.prompts.keys[0].shape[2]
+        self.position_N = lengths_B.repeat_interleave(self.group)
+        self.bias: torch.Tensor | None = None
+        if bool((lengths_B != P).any()):
+            beyond = torch.arange(P, device=lengths_B.device)[None] >= lengths_B[:, None]
+            bias = torch.zeros(beyond.shape, device=lengths_B.device)
+            bias = bias.masked_fill(beyond, -torch.inf)
+            self.bias = bias[:, None, None, None]  # (B, 1, 1, 1, P)
+
+    @torch.no_grad()
+    def step(self, ids_N: torch.Tensor) -> torch.Tensor:
+        """Logits (N, V) after one more token a row."""
+        of = self.decoder
+        B, G, K, R, D = len(self.prompts.lengths_B), self.group, of.K, of.R, of.D
+        t = self.length
+        x = functional.embedding(ids_N, of.copy.embedding)[:, None].float()
+        cos, sin = of._rotary((self.position_N + t)[:, None])
+        for i, layer in enumerate(of.copy.layers):
+            q, k, v = of._project(layer, x, cos, sin)
+            self.keys[i][:, :, t] = k[:, :, 0]
+            self.values[i][:, :, t] = v[:, :, 0]
+            q = (q * of.blueprint.scale).view(B, G, K, R, D)
+            shared = q.permute(0, 2, 1, 3, 4).reshape(B, K, G * R, D)
+            own = q.view(B * G, K, R, D)
+            over_prompt = torch.matmul(shared, self.prompts.keys[i].transpose(2, 3))
+            over_own = torch.matmul(own, self.keys[i][:, :, : t + 1].transpose(2, 3))
+            scores = torch.cat(
+                [
+                    over_prompt.view(B, K, G, R, -1).transpose(1, 2),
+                    over_own.view(B, G, K, R, t + 1),
+                ],
+                dim=-1,
+            ).float()
+            P = scores.shape[-1] - t - 1
+            if self.bias is not None:
+                scores[..., :P] += self.bias
+            weights = torch.softmax(scores, dim=-1).to(q.dtype)
+            shared = weights[..., :P].transpose(1, 2).reshape(B, K, G * R, P)
+            y = torch.matmul(shared, self.prompts.values[i])
+            y = y.view(B, K, G, R, D).transpose(1, 2)
+            own = weights[..., P:].reshape(B * G, K, R, t + 1)
+            y = y + torch.matmul(own, self.values[i][:, :, : t + 1]).view(B, G, K, R, D)
+            y = y.reshape(B * G, 1, K * R * D)
+            x = x + layer.output(y)
+            x = of._mlp(layer, x)
+        self.length += 1
+        return of._logits(x[:, 0])
+
+    def keep(self, problems: torch.Tensor, rows: torch.Tensor, group: int) -> None:
+        """Goes on with some rows only.
+
+        Args:
+            problems: which problems, B' of them.
+            rows: which rows, B' x `group`, ordered by problem.
+        """
+        used = self.length
+        for buffers in (self.keys, self.values):
+            for i, kept in enumerate(buffers):
+                smaller = kept.new_empty(len(rows), *kept.shape[1:])
+                smaller[:, :, :used] = kept[rows, :, :used]
+                buffers[i] = smaller
+        if len(problems) != len(self.prompts.lengths_B):
+            self.prompts = self.prompts.select(problems)
+        self.group = group
+        self._look_at_prompts()
+
+
+def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotary position, first half against second half of each head (2104.09864)."""
+    half = x.shape[-1] // 2
+    turned = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
+    return x * cos + turned * sin

@@ -1,0 +1,49 @@
+"""Which type of numbers this machine multiplies fastest: measured once, not assumed.
+
+bfloat16 is fast where the processor has instructions for it (AMX, AVX512-BF16) and slow
+where it is emulated. On a GPU it exists from compute capability 8; before that, float16.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+
+import torch
+from torch.nn import functional
+
+#: bfloat16 must be at least this many times faster to be worth its rounding.
+WORTH = 1.3
+
+
+@cache
+def fastest_dtype(device: str = "cpu") -> torch.dtype:
+    """float32, bfloat16 or float16, whichever multiplies fastest here.
+
+    >>> fastest_dtype() in (torch.float32, torch.bfloat16)
+    True
+    """
+    if device.startswith("cuda"):
+        major, _ = torch.cuda.get_device_capability(device)
+        return torch.bfloat16 if major >= 8 else torch.float16
+    return torch.bfloat16 if speed_ratio() >= WORTH else torch.float32
+
+
+@cache
+def speed_ratio(rows: int = 32, width: int = 576, out: int = 3072) -> float:
+    """How many times faster bfloat16 products are than float32's; about 10 ms once."""
+    seconds = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.ones(rows, width, dtype=dtype)
+        weight = torch.ones(out, width, dtype=dtype)
+        try:
+            functional.linear(x, weight)
+        except RuntimeError:  # no such product in this build
+            return 0.0
+        tries = []
+        for _ in range(7):
+            begun = time.perf_counter()
+            functional.linear(x, weight)
+            tries.append(time.perf_counter() - begun)
+        seconds[dtype] = min(tries)
+    return seconds[torch.float32] / seconds[torch.bfloat16]
