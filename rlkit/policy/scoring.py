@@ -1,13 +1,17 @@
-"""Scoring: log-probabilities of what was sampled, with gradient.
+"""Scoring: log-probabilities of rollouts under the policy, with gradient.
 
-One plain forward pass over left-padded prompts and right-padded completions;
-logits are made for completion tokens only. Temperature divides the logits, as
-it did when the tokens were drawn.
+The rules that most known bugs in this field break are kept here: position ids
+are passed and ignore padding, the score covers completion tokens only, and the
+logits are divided by the temperature that the tokens were drawn at.
 
-Left out on purpose: sharing a group's prompt, and a chunked softmax; both belong
-to the policy engine's own depth.
+Rollouts of one problem share their prompt, so it is read once and its keys and values
+are handed to all of them: P + G T tokens a problem in place of G (P + T). Autograd adds up
+what comes back from the repeats, so the numbers are those of the plain forward pass. The
+logits are reduced some hundred tokens at a time (`token_logprobs`). Models that the
+rollout engine does not know take the plain way, see `rlkit.policy.engine.blueprint`.
 
-Axes: N rollouts, P prompt tokens, T completion tokens, V vocabulary.
+Axes: B problems, N rollouts, P prompt tokens, T completion tokens, H hidden size, V
+vocabulary.
 """
 
 from __future__ import annotations
@@ -19,8 +23,10 @@ from typing import Any
 import torch
 
 from rlkit.errors import UserError
+from rlkit.policy.engine.blueprint import KNOWN, plain
 from rlkit.policy.generation import pad_left, position_ids
 from rlkit.policy.rollout import Rollout
+from rlkit.policy.token_logprobs import token_logprobs
 
 
 @dataclass(frozen=True)
@@ -40,8 +46,14 @@ class Scored:
     behaviour_NT: torch.Tensor
 
 
-def score_rollouts(model: Any, rollouts: Sequence[Rollout], pad_id: int) -> Scored:
+def score_rollouts(
+    model: Any, rollouts: Sequence[Rollout], pad_id: int, head: torch.Tensor | None = None
+) -> Scored:
     """Log-probabilities and entropies under the model as it is now.
+
+    Args:
+        head: the output matrix (V, H) in another type than the model's, to compute the
+            logits in; it must hold the same numbers, and gets no gradient.
 
     Raises:
         UserError: no rollouts, different temperatures, or greedy rollouts, which have
@@ -56,34 +68,112 @@ def score_rollouts(model: Any, rollouts: Sequence[Rollout], pad_id: int) -> Scor
     if temperature <= 0:
         raise UserError("rollouts drawn at temperature 0 cannot be scored; draw them at 1.0")
     device = next(model.parameters()).device
-    prompt_NP, prompt_mask_NP = pad_left([r.prompt_ids for r in rollouts], pad_id)
     length = max(1, max(len(r) for r in rollouts))
-    completion_NT = _pad_right([r.completion_ids for r in rollouts], length, pad_id)
-    present_NT = _pad_right([[1] * len(r) for r in rollouts], length, 0)
+    completion_NT = _pad_right([r.completion_ids for r in rollouts], length, pad_id).to(device)
+    present_NT = _pad_right([[1] * len(r) for r in rollouts], length, 0).to(device)
     mask_NT = _pad_right([r.trainable for r in rollouts], length, 0).bool().to(device)
     behaviour_NT = _pad_right([r.behaviour_logprobs for r in rollouts], length, 0.0).to(device)
+    prompts = [r.prompt_ids for r in rollouts]
 
-    ids = torch.cat([prompt_NP, completion_NT], dim=1).to(device)
-    attention = torch.cat([prompt_mask_NP, present_NT], dim=1).to(device)
-    logits_NTV = model(
-        input_ids=ids,
-        attention_mask=attention,
-        position_ids=position_ids(attention),
-        use_cache=False,
-        logits_to_keep=length + 1,
-    ).logits[:, -(length + 1) : -1]  # row i predicts token i + 1
-    logprobs_NTV = torch.log_softmax(logits_NTV.float() / temperature, dim=-1)
-    chosen_NT1 = completion_NT.to(device)[:, :, None]
-    logprobs_NT = logprobs_NTV.gather(-1, chosen_NT1)[:, :, 0]
-    entropy_NT = -(logprobs_NTV.exp() * logprobs_NTV).sum(-1)
-    # A non-finite value at padding must not reach the gradient through 0 * nan.
-    zero = torch.zeros((), device=device)
+    out = plain(model).get_output_embeddings()
+    # An adapter on the head is not in its weight, so such a model is taken as a whole.
+    if getattr(plain(model).config, "model_type", None) in KNOWN and type(out) is torch.nn.Linear:
+        hidden_NTH = hidden_states(model, prompts, completion_NT, present_NT, pad_id)
+        # Padding and tokens that others chose are left out: nothing is computed for them,
+        # and no value of theirs, finite or not, can reach the gradient.
+        logprob_M, entropy_M = token_logprobs(
+            hidden_NTH[mask_NT],
+            out.weight if head is None else head,
+            completion_NT[mask_NT],
+            temperature,
+            out.bias,
+        )
+    else:
+        logprobs_NT, entropy_NT = _plainly(
+            model, prompts, completion_NT, present_NT, pad_id, temperature
+        )
+        logprob_M, entropy_M = logprobs_NT[mask_NT], entropy_NT[mask_NT]
+    zero_NT = torch.zeros(mask_NT.shape, dtype=logprob_M.dtype, device=device)
     return Scored(
-        torch.where(mask_NT, logprobs_NT, zero),
-        torch.where(mask_NT, entropy_NT, zero),
+        zero_NT.masked_scatter(mask_NT, logprob_M),
+        zero_NT.masked_scatter(mask_NT, entropy_M),
         mask_NT,
         behaviour_NT,
     )
+
+
+def hidden_states(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    completion_NT: torch.Tensor,
+    present_NT: torch.Tensor,
+    pad_id: int,
+) -> torch.Tensor:
+    """The last hidden states that predict each completion token, (N, T, H), with gradient.
+
+    Args:
+        prompts: the prompt of each of the N rows; equal ones are read once.
+    """
+    device = completion_NT.device
+    decoder = plain(model).get_decoder()
+    number: dict[tuple[int, ...], int] = {}
+    of_row = [number.setdefault(tuple(prompt), len(number)) for prompt in prompts]
+    prompt_BP, seen_BP = (t.to(device) for t in pad_left(list(number), pad_id))
+    length = completion_NT.shape[1]
+    if len(number) == len(prompts):  # nothing is shared
+        ids = torch.cat([prompt_BP, completion_NT], dim=1)
+        seen = torch.cat([seen_BP, present_NT], dim=1)
+        hidden = decoder(
+            input_ids=ids, attention_mask=seen, position_ids=position_ids(seen), use_cache=False
+        ).last_hidden_state
+        return hidden[:, -(length + 1) : -1]  # row i predicts token i + 1
+    read = decoder(
+        input_ids=prompt_BP,
+        attention_mask=seen_BP,
+        position_ids=position_ids(seen_BP),
+        use_cache=True,
+    )
+    rows = torch.tensor(of_row, device=device)
+    first_N1H = read.last_hidden_state[:, -1][rows][:, None]
+    if length == 1:
+        return first_N1H
+    # The cache's name has changed within transformers 5; both are in use.
+    named = "cache" if hasattr(read, "cache") else "past_key_values"
+    cache = getattr(read, named)
+    cache.batch_select_indices(rows)
+    seen = torch.cat([seen_BP[rows], present_NT[:, :-1]], dim=1)
+    rest = decoder(
+        input_ids=completion_NT[:, :-1],
+        attention_mask=seen,
+        position_ids=position_ids(seen)[:, -(length - 1) :],
+        use_cache=True,
+        **{named: cache},
+    ).last_hidden_state
+    return torch.cat([first_N1H, rest], dim=1)
+
+
+def _plainly(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    completion_NT: torch.Tensor,
+    present_NT: torch.Tensor,
+    pad_id: int,
+    temperature: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Through the whole model, prompts repeated and all logits held; for any model."""
+    prompt_NP, seen_NP = (t.to(completion_NT.device) for t in pad_left(prompts, pad_id))
+    length = completion_NT.shape[1]
+    seen = torch.cat([seen_NP, present_NT], dim=1)
+    logits_NTV = model(
+        input_ids=torch.cat([prompt_NP, completion_NT], dim=1),
+        attention_mask=seen,
+        position_ids=position_ids(seen),
+        use_cache=False,
+        logits_to_keep=length + 1,
+    ).logits[:, -(length + 1) : -1]
+    logprobs_NTV = torch.log_softmax(logits_NTV.float() / temperature, dim=-1)
+    logprobs_NT = logprobs_NTV.gather(-1, completion_NT[:, :, None])[:, :, 0]
+    return logprobs_NT, -(logprobs_NTV.exp() * logprobs_NTV).sum(-1)
 
 
 def _pad_right(rows: Sequence[Sequence[float]], width: int, pad: float) -> torch.Tensor:
