@@ -66,6 +66,11 @@ def demo(
     learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
     weighting: Annotated[str, typer.Option(help="uniform or learnability.")] = "uniform",
     held_out: Annotated[int, typer.Option(help="Held-out problems of the evaluations.")] = 256,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="First ask whether it would learn, as trainability does."),
+    ] = False,
+    force: Annotated[bool, typer.Option(help="Train whatever the check says.")] = False,
     as_json: Json = False,
 ) -> None:
     """Trains a 4-bit policy with LoRA against the sandbox, and measures before and after."""
@@ -78,6 +83,13 @@ def demo(
     config = LoopConfig(
         group_size=group_size, problems_per_step=problems, seed=seed, weighting=weighting, **rate
     )
+    if check:
+        from rlkit.commands.trainability import refuse
+        from rlkit.loop.trainability import trainability as examine
+
+        found = examine(policy, domains, config, steps=steps)
+        _say(as_json)(str(found))
+        refuse(found, force)
     folder = run or _new_run_folder("-".join(domains), seed)
     from rlkit.lab.report import write_report
     from rlkit.loop.demo import run_demo
@@ -201,6 +213,18 @@ app.add_typer(bench_app, name="bench")
 from rlkit.commands.fetch import fetch  # noqa: E402
 
 app.command("fetch")(fetch)
+
+from rlkit.commands.replay import replay  # noqa: E402
+
+app.command("replay")(replay)
+
+from rlkit.commands.sandbox import app as sandbox_app  # noqa: E402
+
+app.add_typer(sandbox_app, name="sandbox")
+
+from rlkit.commands.trainability import trainability  # noqa: E402
+
+app.command("trainability")(trainability)
 
 if __name__ == "__main__":
     main()

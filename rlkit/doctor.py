@@ -175,14 +175,14 @@ def _device_and_precision(versions: dict[str, str | None]) -> tuple[str, str]:
 
 def _isolation() -> tuple[str, bool]:
     from rlkit.errors import UserError
-    from rlkit.sandbox import Sandbox
+    from rlkit.sandbox import Level, Sandbox
 
     try:
         with Sandbox(workers=1) as sandbox:
             report = sandbox.report()
     except UserError as error:
         return f"unavailable: {error}", False
-    return f"{report.level.name}: {report.sentence}", True
+    return f"{report.level.name}: {report.sentence}", report.level >= Level.CONFINED
 
 
 def _advice(

@@ -93,11 +93,11 @@ class Judge:
         own._verifier_inside = dict.fromkeys(self.verifiers, True)
         return own.judge(groups)
 
-    def isolation(self) -> Any:
-        """The isolation report of the first sandbox in use; `None` when no code is run."""
+    def isolation(self) -> dict[str, str] | None:
+        """Backend, level and sentence of the first sandbox in use; `None` when no code is run."""
         rewards = [*self.rewards.values(), *self.verifiers.values()]
         sandboxes = [sandbox for reward in rewards for sandbox in reward.sandboxes()]
-        return sandboxes[0].report() if sandboxes else None
+        return sandboxes[0].record() if sandboxes else None
 
     def _verify(
         self, name: str, given: Sequence[Score], columns: dict[str, Any]

@@ -8,8 +8,10 @@ All programs of a batch run in two waves. The first holds the calls of the funct
 the first input of a whole program; the second, for sources that got through it, the other
 inputs and the tests of the callers, so that an endless loop costs its time limit once.
 
-Everything of the candidate's runs in the sandbox only. Left out on purpose: timing and
-memory as levels of their own.
+Everything of the candidate's runs in the sandbox only. Assertions that are no plain
+comparison run in a second process that never holds the candidate (mode `proxy`); only what
+that cannot carry, by the tests' own text, runs beside the candidate, which is said in the
+reason. Left out on purpose: timing and memory as levels of their own.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from rlkit.rewards.inside import source_of
 from rlkit.rewards.unit_tests import Tests, same_output
 from rlkit.rewards.verdict_cache import UNSTABLE
 from rlkit.sandbox import Job, Sandbox, Status, TestSpec, Verdict
+from rlkit.sandbox.modes.proxy import cannot_carry
 
 _RAN = (Status.PASS, Status.FAIL, Status.BAD_VALUE)
 _NOT_LOADED = (Status.COMPILE_ERROR, Status.RUNTIME_ERROR, Status.MEMORY_LIMIT)
@@ -105,7 +108,7 @@ class _Run:
                 number, programs = number + 1, programs + 1
             if tests.statements:
                 about = tuple((group, number + i) for i in range(len(tests.statements)))
-                self.parts[wave].append(_Part(self._beside(tests.statements), about))
+                self.parts[wave].append(_Part(self._asserted(tests.statements), about))
         for (wave, entry), listed in calls.items():
             about = tuple(place for place, _ in listed)
             specs = tuple(spec for _, spec in listed)
@@ -130,6 +133,18 @@ class _Run:
             entry="run",
             tests=[TestSpec("program", args=(stdin.encode("utf-8", "replace"),), expected=0)],
             limits=replace(limits, output_kb=room),
+        )
+
+    def _asserted(self, statements: Sequence[str]) -> Job:
+        """A job for assertions that go on where the one before stopped."""
+        if any(cannot_carry(text) for text in statements):
+            return self._beside(statements)
+        return Job(
+            source=self.source,
+            entry=self.task.entry,
+            tests=[TestSpec(text, code=text) for text in statements],
+            mode="proxy",
+            share="names",
         )
 
     def _beside(self, statements: Sequence[str]) -> Job:
@@ -157,6 +172,9 @@ class _Run:
             status, message = result.status, result.message
             if part.prints is not None:
                 status, message = _printed(part, verdict, self.task.tolerance)
+            elif part.job.mode == "proxy" and message.startswith("the test does not hold"):
+                said = message.partition(" of the test)")[2].lstrip(":; ")
+                message = f"{_last_line(result.name)} does not hold" + (f": {said}" if said else "")
             elif part.job.entry == "holds" and message.startswith("holds("):
                 said = re.sub(r" \(line \d+\)$", "", message.partition(" raised ")[2])
                 if said.startswith("AssertionError"):

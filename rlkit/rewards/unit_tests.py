@@ -4,7 +4,7 @@ Four ways to write a test: a call and its value (`{"args", "kwargs", "expected"}
 `{"fn", "args", "out"}`), input and output of a program (`{"stdin", "stdout"}`), and
 assertions as text, also inside `def check(candidate)` or `def test_...()`. An assertion
 that compares a call with a literal becomes a call and its value, judged by the host; any
-other runs beside the program, which a program can cheat (`Tests.statements`).
+other is code (`Tests.statements`), which runs in a process beside the program's (`grading.py`).
 
 Columns that went through Arrow have `None` for keys that a test does not use, and some
 data sets hold their tests as a JSON string: both are read.
@@ -15,8 +15,10 @@ Left out on purpose: `unittest.TestCase`, fixtures, parametrised tests.
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +40,8 @@ class Tests:
     Attributes:
         calls: function to call, and the call with its expected value.
         programs: standard input, and what must be printed.
-        statements: assertions that only the program's own process can run.
+        statements: all other assertions, each with the lines before it; each goes on where
+            the one before stopped.
     """
 
     __test__ = False
@@ -181,14 +184,20 @@ def _read_assertions(text: str, entry: str | None, tolerance: float, column: str
     except SyntaxError as error:
         raise UserError(f"column {column!r} holds tests that are not Python: {error}") from None
     calls, before, statements = [], [], []
+    own = (_bound(body) | set(dir(builtins))) - {entry}
+    moved = False  # has the test changed something that a call by itself would not see?
     for node in body:
-        if not isinstance(node, ast.Assert):
+        found = None
+        if isinstance(node, ast.Assert):
+            found = None if moved else _as_call(node, own)
+        elif not _asserts(node):
             before.append(node)
+            moved = moved or _acts(node)
             continue
-        found = _as_call(node)
         if found is None:
             statements.append("\n".join(ast.unparse(part) for part in (*before, node)))
             before = []
+            moved = moved or not isinstance(node, ast.Assert)
             continue
         name, args, kwargs, expected = found
         spec = TestSpec(
@@ -231,7 +240,38 @@ def _is_call_of(node: ast.stmt, name: str) -> bool:
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name
 
 
-def _as_call(node: ast.Assert) -> tuple[str, tuple, dict, Any] | None:
+def _bound(body: list[ast.stmt]) -> set[str]:
+    """Names that the tests themselves give a meaning to."""
+    bound = set()
+    for node in (part for statement in body for part in ast.walk(statement)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, ast.Import):
+            bound.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module in sys.stdlib_module_names:
+            bound.update(alias.asname or alias.name for alias in node.names)
+    return bound
+
+
+def _asserts(node: ast.stmt) -> bool:
+    """Is it a loop, a block or the like with assertions in it?"""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return not isinstance(node, kinds) and any(
+        isinstance(part, (ast.Assert, ast.Raise)) for part in ast.walk(node)
+    )
+
+
+def _acts(node: ast.stmt) -> bool:
+    """May it change something that the calls after it would see?"""
+    quiet = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, (ast.Call, ast.Await))
+    return not isinstance(node, (*quiet, ast.Assign, ast.AnnAssign, ast.Pass))
+
+
+def _as_call(node: ast.Assert, own: set[str]) -> tuple[str, tuple, dict, Any] | None:
     """`assert f(1) == 2` as function, arguments, named arguments and value; None for others."""
     test = node.test
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
@@ -243,6 +283,8 @@ def _as_call(node: ast.Assert) -> tuple[str, tuple, dict, Any] | None:
     if not isinstance(call, ast.Call) or any(k.arg is None for k in call.keywords):
         return None
     name = _dotted(call.func)
+    if name is not None and name.partition(".")[0] in own:
+        return None  # a function or an object of the test's own, or Python's
     try:
         expected = ast.literal_eval(value)
         args = tuple(ast.literal_eval(arg) for arg in call.args)

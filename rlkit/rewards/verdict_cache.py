@@ -4,7 +4,11 @@ The same program under the same tests and limits ends in the same way, unless it
 into a limit: time depends on what else the machine did, so such grades are not kept,
 and neither are faults of the sandbox.
 
-Left out on purpose: a cache on disk; the sandbox will have its own.
+What is kept here is what a reward made of a completion (a score, a grade), so a hit costs
+neither the search for the code nor a job. What the sandbox itself found out outlives the
+process when it is asked to: `Sandbox(cache=True)`, see `rlkit.sandbox.cache`.
+
+Left out on purpose: a file of its own. Scores follow from verdicts in no time.
 """
 
 from __future__ import annotations
@@ -12,19 +16,14 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from dataclasses import astuple
 from typing import Any
 
 from rlkit.errors import UserError
-from rlkit.sandbox import CodecError, Sandbox, encode
+from rlkit.sandbox import CodecError, Sandbox, Status, encode
+from rlkit.sandbox.kept import LASTING
 
 #: Statuses that another run of the same program could change.
-UNSTABLE = frozenset(
-    (
-        *("TIMEOUT", "CPU_LIMIT", "MEMORY_LIMIT", "OUTPUT_LIMIT", "CRASH", "NO_RESULT"),
-        *("TAMPERED", "SANDBOX_ERROR"),
-    )
-)
+UNSTABLE = frozenset(s.name for s in Status if s not in LASTING and s is not Status.REJECTED)
 
 
 def content_key(sandbox: Sandbox, *content: Any) -> bytes:
@@ -38,7 +37,7 @@ def content_key(sandbox: Sandbox, *content: Any) -> bytes:
         UserError: something in the content is not plain data.
     """
     try:
-        wire = encode((sandbox.python, sandbox.layers, astuple(sandbox.limits), content))
+        wire = encode((sandbox.identity, content))
     except CodecError as error:
         raise UserError(
             "a problem's columns must hold plain data (text, numbers, lists, dicts of those): "

@@ -18,7 +18,11 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "badge": "rlkit.sandbox.badges",
     "Sandbox": "rlkit.sandbox.sandbox",
+    "SandboxUnavailable": "rlkit.sandbox.unavailable",
+    "ResultCache": "rlkit.sandbox.cache",
+    "CompileReport": "rlkit.sandbox.types",
     "IsolationReport": "rlkit.sandbox.types",
     "Job": "rlkit.sandbox.types",
     "Level": "rlkit.sandbox.types",

@@ -10,13 +10,13 @@ Left out on purpose: any look at the program's text. What it says is no evidence
 
 from __future__ import annotations
 
-import math
-import signal
 from dataclasses import replace
 
+from rlkit.sandbox.backends.base import Call, Outcome
+from rlkit.sandbox.checkers import ask, is_custom
 from rlkit.sandbox.codec import CodecError, decode
 from rlkit.sandbox.compare import same, short_repr
-from rlkit.sandbox.supervise import Outcome
+from rlkit.sandbox.endings import what_ended_it
 from rlkit.sandbox.types import (
     IsolationReport,
     Job,
@@ -27,20 +27,29 @@ from rlkit.sandbox.types import (
     Verdict,
 )
 
-#: A process that dies with this share of its memory in use is taken to have died of it.
-MEMORY_SHARE = 0.9
+
+def prepare(job: Job, limits: Limits) -> Call:
+    """The call that the harness is asked to make: the program and the inputs, nothing else."""
+    request = {
+        "source": job.source,
+        "entry": job.entry,
+        "inputs": tuple(test.inputs_wire for test in job.tests),
+        "seed": job.seed,
+    }
+    return Call("func", request, job.preload)
 
 
 def judge(job: Job, limits: Limits, outcome: Outcome, isolation: IsolationReport) -> Verdict:
     """The verdict on a job whose process came up and ended as `outcome` says."""
     answers = _Answers(job, outcome)
-    stopped, message = _what_ended_it(limits, outcome)
+    stopped, message = what_ended_it(limits, outcome)
     if len(answers.of_test) == len(job.tests) and stopped not in _VOID:
         stopped, message = None, ""  # every answer was in before it ended
     results = [
         _result(job, test, answers.of_test.get(index)) for index, test in enumerate(job.tests)
     ]
-    if answers.broken is not None:
+    compiled = answers.broken is None or answers.broken[0] != Status.COMPILE_ERROR
+    if answers.broken is not None and not (compiled and stopped in _VOID):
         kind, message = answers.broken[0], _plain(answers.broken[1])
         status = Status(kind)
         results = [replace(r, status=status, message=message) for r in results]
@@ -141,34 +150,6 @@ _VOID = (Status.OUTPUT_LIMIT,)
 _LOAD_FAILURES = ("COMPILE_ERROR", "RUNTIME_ERROR", "MEMORY_LIMIT")
 
 
-def _what_ended_it(limits: Limits, outcome: Outcome) -> tuple[Status | None, str]:
-    """The limit that was passed, the crash, or None when the process went its way."""
-    if outcome.ended == "wall":
-        return Status.TIMEOUT, f"stopped after {limits.wall_s:g} s"
-    if outcome.ended == "output":
-        return Status.OUTPUT_LIMIT, f"printed more than {limits.output_kb} KiB"
-    if outcome.ended == "result":
-        return Status.OUTPUT_LIMIT, f"returned more than {limits.result_kb} KiB"
-    if outcome.ended == "disk":
-        return Status.OUTPUT_LIMIT, f"stored more than {limits.scratch_mb} MiB in files"
-    if outcome.ended == "closed":
-        return Status.TAMPERED, "the program closed the channel that carries the answers"
-    number = outcome.signal
-    if number is None:
-        return None, ""
-    spent = outcome.cpu_s or 0.0
-    if number in (signal.SIGXCPU, signal.SIGKILL) and spent >= 0.9 * math.ceil(limits.cpu_s):
-        return Status.CPU_LIMIT, f"used up its {math.ceil(limits.cpu_s)} s of processor time"
-    peak = outcome.peak_rss_mb  # as seen by us; what the program says of itself is for showing
-    if peak is not None and peak >= MEMORY_SHARE * limits.memory_mb:
-        return Status.MEMORY_LIMIT, f"used up its {limits.memory_mb} MiB of memory"
-    try:
-        name = signal.Signals(number).name
-    except ValueError:  # a real-time signal has no name
-        name = f"signal {number}"
-    return Status.CRASH, f"the program was killed by {name}"
-
-
 def _peak(outcome: Outcome, answers: _Answers) -> float | None:
     seen = [] if outcome.peak_rss_mb is None else [outcome.peak_rss_mb]
     if answers.peak_kb is not None and 0 < answers.peak_kb < 1 << 40:
@@ -191,7 +172,9 @@ def _result(job: Job, test: TestSpec, message: tuple | None) -> TestResult:
         text = f"{call} returned what cannot be compared: {_plain(message[2])}"
         return replace(result, status=Status.BAD_VALUE, message=text)
     wire = message[2]
-    if wire == test.expected_wire:  # the encoding is canonical: equal bytes, equal values
+    asks = is_custom(test.checker)
+    if wire == test.expected_wire and not asks:
+        # The encoding is canonical: equal bytes, equal values.
         return replace(result, status=Status.PASS, got_repr=result.expected_repr)
     try:
         got = decode(wire)
@@ -199,6 +182,11 @@ def _result(job: Job, test: TestSpec, message: tuple | None) -> TestResult:
         text = f"{call} returned what cannot be compared: {error}"
         return replace(result, status=Status.BAD_VALUE, message=text)
     shown = short_repr(got)
+    if asks:
+        agreement = ask(test.checker, test.expected, got)
+        status = Status.PASS if agreement else Status.FAIL
+        said = "" if agreement else f"{call} returned {shown}: {_plain(agreement.reason)}"
+        return replace(result, status=status, got_repr=shown, message=said)
     if same(test.expected, got, test.tolerance, test.tuples_as_lists, test.mixed_numbers):
         return replace(result, status=Status.PASS, got_repr=shown)
     got_said, expected_said = shown, result.expected_repr

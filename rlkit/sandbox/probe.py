@@ -1,195 +1,238 @@
 """What the sandbox really keeps out: a program that tries, run inside it.
 
-Nothing here is believed because it was configured. A probe job attempts each
-thing once (read a file outside, connect, signal the parent, start a process, ...)
-and tells what worked; the report is made of that. Every attempt is harmless where
-it succeeds.
+Nothing here is believed because it was configured. A probe job attempts each thing once
+(read a file outside, connect, signal the host, start a process, ...) and tells what worked;
+the report is made of that, and of what this process saw from outside. It works for every
+backend, and what a remote one shows is what it gets.
 
-Left out on purpose: attacks on the kernel itself. A level says what accidents and
-reward hacking run into, not that nobody could ever get out.
+Left out on purpose: attacks on the kernel itself. A level says what accidents and reward
+hacking run into, not that nobody could ever get out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import socket
 import tempfile
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from rlkit.sandbox import levels
 from rlkit.sandbox.codec import CodecError, decode
-from rlkit.sandbox.supervise import InfrastructureFault, Outcome
-from rlkit.sandbox.types import IsolationReport, Job, Level, Limits, Property, TestSpec
+from rlkit.sandbox.findings import Findings, judge_level, properties_of
+from rlkit.sandbox.probe_program import FAMILY_PROGRAM, PROGRAM
+from rlkit.sandbox.types import IsolationReport, Job, Level, Limits, TestSpec
+
+if TYPE_CHECKING:
+    from rlkit.sandbox.backends.base import Backend, Outcome
 
 SENTENCES = {
     Level.NONE: "nothing is held back; run only programs that you wrote yourself",
     Level.LIMITS: "limits on time, memory, output and files; not a security boundary",
     Level.CONFINED: (
         "confined to its own folder, without network or other processes, with limits on time, "
-        "memory and output; stops accidents and reward hacking, not a determined attacker"
+        "memory and output; contains accidents and reward hacking, not a determined attacker"
+    ),
+    Level.NAMESPACED: (
+        "in a world of its own (files, processes, network), with limits on time, memory and "
+        "output; contains accidents and reward hacking, not a determined attacker"
+    ),
+    Level.CONTAINER: (
+        "in a container, in a world of its own; contains accidents and reward hacking, not a "
+        "determined attacker, who shares the kernel with you"
+    ),
+    Level.SEPARATE_KERNEL: (
+        "on a kernel or a machine of its own; what it can reach there is said below"
     ),
 }
 
-#: What must hold for a level; what is not listed may be partial or absent.
-NEEDED = {
-    Level.LIMITS: ("time", "output"),
-    Level.CONFINED: (
-        *("time", "output", "memory", "files_read", "files_write", "metadata", "network"),
-        *("other_processes", "signals", "teardown"),
-    ),
-}
+#: What the probe may use: little, so that trying the limits costs little.
+_LIMITS = Limits(wall_s=20.0, memory_mb=128, files_mb=4, scratch_mb=64)
+_FAMILY = replace(_LIMITS, processes=4)
 
-#: How an attempt ends when something holds it back. Any other exception means that it could
-#: not even be made here, and proves nothing.
-REFUSALS = frozenset({"PermissionError", "BlockingIOError", "MemoryError", "OSError"})
+#: How long a process that was left behind is looked for.
+_SEARCH_S = 0.2
 
-PROBES = r'''
-import os
-
-def attempt(what, *arguments):
-    """What came of it: "worked", or the name of the exception."""
-    try:
-        answer = globals()[what](*arguments)
-    except BaseException as error:
-        return type(error).__name__
-    return "worked" if answer is None else answer
-
-def read_file(path):
-    open(path, "rb").read(1)
-
-def see_name(path):
-    os.stat(path)
-
-def list_folder(path):
-    os.listdir(path)
-
-def append_to_file(path):
-    open(path, "ab").close()
-
-def create_file(path):
-    open(path, "xb").close()
-
-def change_mode(path):
-    os.chmod(path, 0o600)
-
-def read_parent_environment():
-    open("/proc/%d/environ" % os.getppid(), "rb").read(1)
-
-def open_parent_memory():
-    open("/proc/%d/mem" % os.getppid(), "rb").close()
-
-def signal_parent():
-    os.kill(os.getppid(), 0)
-
-def signal_group_of_all():
-    os.kill(-1, 0)
-
-def limits_of_parent():
-    import resource
-    resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE)
-
-def start_process():
-    child = os.fork()
-    if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
-
-def connect(port):
-    import socket
-    socket.create_connection(("127.0.0.1", port), 1).close()
-
-def send_datagram(port):
-    import socket
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.sendto(b"x", ("127.0.0.1", port))
-
-def too_much_memory(megabytes):
-    bytearray(megabytes << 20)
-
-def too_large_file(megabytes):
-    with open("large", "wb") as file:
-        file.truncate(megabytes << 20)
-        file.seek(megabytes << 20)
-        file.write(b"x")
-
-def processor_limit():
-    import resource
-    return "limited" if resource.getrlimit(resource.RLIMIT_CPU)[1] > 0 else None
-
-def scratch_works():
-    with open("note", "w") as file:
-        file.write("x")
-    os.remove("note")
-'''
+#: Said of the teardown where a job that started processes was seen to leave none.
+FAMILY_ENDED = "what a job leaves when it may start processes was seen to be ended too"
 
 
 def probe(
     run: Callable[[Job, Limits], Outcome],
+    *,
+    one_shot: bool = False,
+    claim: Level | None = None,
 ) -> tuple[IsolationReport, frozenset[str]]:
     """Run the probes; returns what holds, and the names of the fences that stood.
 
     Args:
         run: runs a job under limits, and reports the facts.
+        one_shot: whether each job has a first process of its own, which dies with it, so
+            that reaching it harms nobody.
+        claim: a level that the backend says it is built for, above NAMESPACED; it is given
+            only if the probes bear it out.
     """
-    limits = Limits(wall_s=20.0)
-    with tempfile.TemporaryDirectory(prefix="rlkit-probe-") as outside:
-        bait = os.path.join(outside, "bait")
-        with open(bait, "wb") as file:
-            file.write(b"bait")
-        os.chmod(bait, 0o644)
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            listener.listen(8)
-            port = listener.getsockname()[1]
-            attempts = [
-                ("read_file", bait),
-                ("read_file", "/etc/passwd"),
-                ("list_folder", outside),
-                ("see_name", bait),
-                ("append_to_file", bait),
-                ("create_file", os.path.join(outside, "new")),
-                ("change_mode", bait),
-                ("read_parent_environment",),
-                ("open_parent_memory",),
-                ("limits_of_parent",),
-                ("signal_parent",),
-                ("signal_group_of_all",),
-                ("start_process",),
-                ("connect", port),
-                ("send_datagram", port),
-                ("too_large_file", limits.files_mb + 1),
-                ("processor_limit",),
-                ("scratch_works",),
-                ("too_much_memory", limits.memory_mb + 64),
-            ]
-            tests = [TestSpec(str(n), args=attempt) for n, attempt in enumerate(attempts)]
-            outcome = run(Job(source=PROBES, entry="attempt", tests=tests), limits)
-    answers = _answers(outcome)
-    came_of: dict[str, list[str | None]] = {}
-    for number, attempt in enumerate(attempts):
-        came_of.setdefault(attempt[0], []).append(answers.get(number))
-    return _report(came_of, outcome.fences), outcome.fences
+    with _bait() as bait:
+        tests = [TestSpec(str(n), args=attempt) for n, attempt in enumerate(bait.attempts)]
+        outcome = run(Job(source=PROGRAM, entry="attempt", tests=tests), _LIMITS)
+        reached = bait.reached()
+        came_of: dict[str, list[str | None]] = {}
+        answers = _answers(outcome)
+        for number, attempt in enumerate(bait.attempts):
+            came_of.setdefault(attempt[0], []).append(answers.get(number))
+        found = Findings(
+            came_of=came_of,
+            fences=frozenset(outcome.fences),
+            reached=reached,
+            one_shot=one_shot,
+            host_user=os.geteuid(),
+            own_processes=_own_processes(came_of["who_am_i"][0]),
+            other_kernel=_other_kernel(came_of["which_kernel"][0]),
+        )
+    if "worked" not in came_of["start_process"]:
+        found.family = _family(run)
+    properties = properties_of(found)
+    level = judge_level(found, properties, claim)
+    return IsolationReport(level, _sentence(level), properties), frozenset(outcome.fences)
+
+
+def probe_backend(backend: Backend) -> IsolationReport:
+    """The report on any backend, from probes that it runs like any other job.
+
+    A backend may have the attributes `one_shot` and `claim`, see `probe`.
+
+    Raises:
+        InfrastructureFault: the backend could not run the probes.
+    """
+    from rlkit.sandbox.judge import prepare
+
+    def run(job: Job, limits: Limits) -> Outcome:
+        return backend.call(prepare(job, limits), limits, lambda: False)
+
+    return probe(
+        run,
+        one_shot=getattr(backend, "one_shot", False),
+        claim=getattr(backend, "claim", None),
+    )[0]
 
 
 def relaxed(report: IsolationReport, limits: Limits) -> IsolationReport:
     """The report for a job whose limits allow what is forbidden by default."""
     allowed = {"network"} if limits.network else set()
     if limits.processes:
-        allowed |= {"memory", "teardown"}  # limits are per process, and one may get away
-    if not allowed:
+        allowed.add("memory_total")  # limits are per process
+        ended = any(FAMILY_ENDED in p.mechanism for p in report.properties)
+        allowed |= set() if ended else {"teardown", "memory"}  # one may get away
+    weaker = {p.name for p in report.properties if p.name in allowed and p.state == "enforced"}
+    if not weaker:
         return report
-    level = min(report.level, Level.LIMITS)
     properties = tuple(
         replace(p, state="partial", mechanism=f"the job's limits allow more; {p.mechanism}")
-        if p.name in allowed and p.state == "enforced"
+        if p.name in weaker
         else p
         for p in report.properties
     )
-    return IsolationReport(level, SENTENCES[level], properties)
+    level = report.level
+    if weaker - {"memory_total"}:
+        level = min(level, Level.LIMITS)
+    return IsolationReport(level, _sentence(level), properties)
+
+
+def _sentence(level: Level) -> str:
+    weakened = levels.hidden().says
+    return f"{SENTENCES[level]} ({weakened})" if weakened else SENTENCES[level]
+
+
+# -- the bait ----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Bait:
+    """What is planted for the probe, and what was seen of it from outside."""
+
+    attempts: list[tuple[Any, ...]] = field(default_factory=list)
+    listeners: dict[str, socket.socket] = field(default_factory=dict)
+
+    def reached(self) -> frozenset[str]:
+        """Which of our sockets somebody came to."""
+        came = set()
+        for name, listener in self.listeners.items():
+            with contextlib.suppress(BlockingIOError):
+                if listener.type == socket.SOCK_STREAM:
+                    listener.accept()[0].close()
+                else:
+                    listener.recv(1)
+                came.add(name)
+        return frozenset(came)
+
+
+@contextlib.contextmanager
+def _bait() -> Iterator[_Bait]:
+    """Files that everybody may read and write, and sockets that listen."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rlkit-probe-") as outside,
+        socket.socket() as tcp,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+    ):
+        os.chmod(outside, 0o777)
+        bait = Path(outside, "bait")
+        bait.write_bytes(b"bait")
+        bait.chmod(0o666)
+        tcp.bind(("127.0.0.1", 0))
+        tcp.listen(8)
+        port = tcp.getsockname()[1]
+        with contextlib.suppress(OSError):  # somebody else has that number: no datagrams then
+            udp.bind(("127.0.0.1", port))
+        for listener in (tcp, udp):
+            listener.setblocking(False)
+        path, host = str(bait), os.getpid()
+        command = _bytes_of(f"/proc/{host}/cmdline")[:200]
+        yield _Bait(
+            [
+                ("read_file", path),
+                ("read_the_users", _bytes_of("/etc/passwd")[:64]),
+                ("list_folder", outside),
+                ("see_name", path),
+                ("append_to_file", path),
+                ("create_file", os.path.join(outside, "new")),
+                ("change_mode", path),
+                ("touch", path),
+                ("set_attribute", path),
+                ("read_host_arguments", host, command),
+                ("read_host_environment", host, command),
+                ("open_host_memory", host, command),
+                ("limits_of_host", host),
+                ("open_parent_memory",),
+                ("limits_of_parent",),
+                ("signal_host", host),
+                ("signal_parent",),
+                ("signal_all",),
+                ("start_process",),
+                ("connect", port),
+                ("send_datagram", port),
+                ("find_a_route",),
+                ("too_large_file", _LIMITS.files_mb + 1),
+                ("room_of_the_scratch", 4 * _LIMITS.scratch_mb),
+                ("processor_limit",),
+                ("scratch_works",),
+                ("who_am_i",),
+                ("which_kernel",),
+                ("memory_in_files", _LIMITS.memory_mb + 8, _LIMITS.files_mb),
+                ("too_much_memory", _LIMITS.memory_mb + 64),
+            ],
+            {"connect": tcp, "send_datagram": udp},
+        )
 
 
 def _answers(outcome: Outcome) -> dict[int, str]:
     """By number of the test, what the probe program returned."""
+    from rlkit.sandbox.backends.base import InfrastructureFault
+
     answers = {}
     for message in outcome.messages:
         if message[0] == "value":
@@ -200,66 +243,63 @@ def _answers(outcome: Outcome) -> dict[int, str]:
     return answers
 
 
-def _report(came_of: Mapping[str, list[str | None]], fences: Collection[str]) -> IsolationReport:
-    landlock = next((f.replace(":", " version ") for f in fences if f.startswith("landlock")), "")
-    seccomp = "seccomp filter" if "seccomp" in fences else ""
+def _family(run: Callable[[Job, Limits], Outcome]) -> str:
+    """What became of a process that a job left behind: `ended`, `left`, or why it is unknown."""
+    name = f"rlkit{secrets.token_hex(5)}"
+    test = TestSpec("family", args=(name, 5.0))
+    outcome = run(Job(source=FAMILY_PROGRAM, entry="attempt", tests=[test]), _FAMILY)
+    said = _answers(outcome).get(0)
+    if said != "started":
+        return f"could not be tried: {said}"
+    deadline = time.monotonic() + _SEARCH_S
+    while _named(name):
+        if time.monotonic() > deadline:
+            return "left"
+        time.sleep(0.01)
+    return "ended" if outcome.orphans else "not seen any more"
 
-    def looked_at(name: str, attempts: tuple[str, ...], by: str, weakness: str = "") -> Property:
-        """`enforced` only if each attempt was made and each of them was refused."""
-        outcomes = [outcome for attempt in attempts for outcome in came_of[attempt]]
-        worked = [a for a in attempts if "worked" in came_of[a]]
-        strange = {str(o) for o in outcomes if o != "worked" and o not in REFUSALS}
-        if not worked and strange:
-            return Property(name, "partial", f"could not be tried: {', '.join(sorted(strange))}")
-        if not worked:
-            state = "partial" if weakness else "enforced"
-            return Property(name, state, f"{by}; {weakness}" if weakness else by)
-        state = "absent" if len(worked) == len(attempts) else "partial"
-        return Property(
-            name, state, f"this works: {', '.join(w.replace('_', ' ') for w in worked)}"
-        )
 
-    limited = came_of["processor_limit"] == ["limited"]
-    works = came_of["scratch_works"] == ["worked"]
-    properties = [
-        Property("time", "enforced", "wall clock by the host, processor time by the kernel")
-        if limited
-        else Property("time", "partial", "wall clock by the host only"),
-        Property("output", "enforced", "counted by the host while it drains the pipes"),
-        looked_at("memory", ("too_much_memory",), "address space limit (RLIMIT_AS)"),
-        looked_at(
-            "disk",
-            ("too_large_file",),
-            "file size limit (RLIMIT_FSIZE), folder size checked while the job runs",
-            "no quota, so it may be exceeded for a moment",
-        ),
-        looked_at("files_read", ("read_file", "list_folder"), landlock or "file permissions"),
-        looked_at("files_write", ("append_to_file", "create_file"), landlock or "file permissions"),
-        looked_at("metadata", ("change_mode",), seccomp or "file permissions"),
-        looked_at("names", ("see_name",), "file permissions"),
-        looked_at("network", ("connect", "send_datagram"), seccomp or "no route"),
-        looked_at(
-            "other_processes",
-            ("read_parent_environment", "open_parent_memory", "limits_of_parent"),
-            " and ".join(filter(None, (landlock, seccomp))) or "the kernel's own checks",
-        ),
-        looked_at("signals", ("signal_parent", "signal_group_of_all"), seccomp or landlock),
-        _teardown(came_of["start_process"], fences),
-        Property("same_uid", "absent", "jobs run as the user who runs this process"),
-    ]
-    level = Level.NONE
-    by_name = {p.name: p.state for p in properties}
-    for candidate, names in sorted(NEEDED.items()):
-        if works and all(by_name[name] == "enforced" for name in names):
-            level = candidate
-        else:
+def _named(name: str) -> bool:
+    """Whether a process of this name runs, here or in a namespace below."""
+    with contextlib.suppress(OSError):
+        for pid in os.listdir("/proc"):
+            if pid.isdigit() and _bytes_of(f"/proc/{pid}/comm").strip() == name.encode():
+                state = _bytes_of(f"/proc/{pid}/stat").rpartition(b")")[2].split()[:1]
+                if state not in ([b"Z"], [b"X"]):
+                    return True
+    return False
+
+
+def _own_processes(answer: str | None) -> bool:
+    """Whether process ids mean something else inside: its parent's id is no child of ours."""
+    try:
+        parent = int(str(answer).split()[1])
+    except (IndexError, ValueError):
+        return False
+    for _ in range(8):
+        if parent == os.getpid():
+            return False
+        fields = _bytes_of(f"/proc/{parent}/stat").rpartition(b")")[2].split()
+        if len(fields) < 2:
             break
-    return IsolationReport(level, SENTENCES[level], tuple(properties))
+        parent = int(fields[1])
+    return Path("/proc/self").exists()
 
 
-def _teardown(start_process: list[str | None], fences: Collection[str]) -> Property:
-    if not REFUSALS.issuperset(start_process):
-        searched = "tagged processes are searched and killed" if "tag" in fences else "no search"
-        return Property("teardown", "partial", f"the process group is killed; {searched}")
-    by = "seccomp filter" if "seccomp" in fences else "process limit"
-    return Property("teardown", "enforced", f"no job can start a process ({by}); group killed")
+def _other_kernel(answer: str | None) -> bool:
+    """Whether it ran on another kernel than ours, by what it says of itself."""
+    parts = str(answer).split("|")
+    if len(parts) != 3:
+        return False
+    ours = os.uname()
+    booted = _bytes_of("/proc/sys/kernel/random/boot_id").decode().strip()
+    if parts[2] and booted and parts[2] != booted:
+        return True
+    return (parts[0], parts[1]) != (ours.release, ours.version)
+
+
+def _bytes_of(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""

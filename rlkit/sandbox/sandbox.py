@@ -1,50 +1,55 @@
 """Sandbox: run programs that a model wrote, a few at a time, and judge each of them.
 
-Each job gets a fresh interpreter with its own session, scratch folder, limits and
-fence (`guard.py`), and nothing of this process: no environment, no descriptor, no
-expected value. The host compares what comes back (`judge.py`).
+The front of everything in this folder. A job takes this way:
 
-Left out on purpose, each with its own place later: warm processes instead of fresh
-ones, namespaces, other languages and modes, remote back ends, a result cache that
-outlives the batch.
+    run / run_many / map / arun / amap
+      -> engine.py: known already? (cache.py, and flaky.py for the one in a hundred that runs
+         again all the same); retried once when the sandbox itself failed
+      -> scheduler.py: its group's queue; an equal job on its way is waited for
+      -> dispatch.py: the mode's module prepares and judges it
+      -> backends/: something runs it
+
+Nothing of this process enters a job: no environment, no descriptor, no expected value. No
+signals are used, nothing is forked here and no function is ever sent, so it works in any
+thread, inside a running event loop, and in a notebook.
+
+Left out on purpose: priorities between jobs. Groups share the workers evenly.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
-from itertools import count
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import astuple
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlkit.errors import UserError
-from rlkit.sandbox import launch
-from rlkit.sandbox.judge import judge, without_start
-from rlkit.sandbox.probe import probe, relaxed
-from rlkit.sandbox.scratch import remove_folder
-from rlkit.sandbox.supervise import InfrastructureFault, Outcome, run_child
-from rlkit.sandbox.types import MAX_SOURCE_CHARS, IsolationReport, Job, Limits, Status, Verdict
+from rlkit.sandbox import backends
+from rlkit.sandbox.backends.base import Backend, InfrastructureFault
+from rlkit.sandbox.backends.ladder import LAYERS
+from rlkit.sandbox.engine import Engine, Request, Settings, nothing_done
+from rlkit.sandbox.scheduler import Closed, settle
+from rlkit.sandbox.types import IsolationReport, Job, Level, Limits, Verdict
+from rlkit.sandbox.unavailable import WINDOWS, SandboxUnavailable
 
-#: Fences that the kernel may offer; each is used where a probe shows that it holds.
-LAYERS = ("landlock", "seccomp")
+if TYPE_CHECKING:
+    from rlkit.sandbox.cache import ResultCache
 
-_TRIES = 2  # an infrastructure fault is retried once
-_job_numbers = count(1)
-_reports: dict[tuple, tuple[IsolationReport, frozenset[str]]] = {}
-_reports_lock = threading.Lock()
+_open_sandboxes: weakref.WeakSet[Sandbox] = weakref.WeakSet()
 
 
 class Sandbox:
     """Runs jobs, `workers` of them at a time, and returns a verdict for each.
 
-    Use it as a context manager, or call `close()`. It may be shared by threads, works
-    inside a running event loop (where it blocks), and can be pickled: only its settings travel.
+    Use it as a context manager, or call `close()`. It may be shared by threads and used inside
+    a running event loop (`arun` waits without blocking it), and can be pickled: only its
+    settings travel.
 
     Args:
         limits: what a job may use that names no limits of its own.
@@ -52,9 +57,20 @@ class Sandbox:
         python: interpreter that runs the jobs; this one when None.
         layers: which fences of the kernel to use where it has them; leave one out to see
             what it is good for.
+        backend: what runs the jobs: `local`, `bwrap`, `docker`, `kubernetes`, `fusion`,
+            `piston`, or a backend object, which stays its maker's to close.
+        min_isolation: below this level nothing runs.
+        allow_unsafe: run below that level all the same; every verdict then says so.
+        cache: where results are kept for later: True for one file of this user (see
+            `cache.cache_file`), a path, or a `ResultCache`. None keeps nothing: a batch has
+            no memory.
+        queue: how many jobs may wait; who brings more waits too.
+        recheck: share of the results found in the cache that is run again to find flaky tests.
+        seed: decides which.
 
     Raises:
-        UserError: on Windows, or with settings that make no sense.
+        UserError: settings that make no sense.
+        SandboxUnavailable: on Windows, for the local backend.
 
     >>> from rlkit.sandbox import TestSpec
     >>> with Sandbox(Limits(wall_s=2.0), workers=1) as sandbox:
@@ -72,12 +88,16 @@ class Sandbox:
         *,
         python: str | None = None,
         layers: Sequence[str] = LAYERS,
+        backend: str | Backend = "local",
+        min_isolation: Level = Level.CONFINED,
+        allow_unsafe: bool = False,
+        cache: ResultCache | str | Path | bool | None = None,
+        queue: int | None = None,
+        recheck: float = 0.01,
+        seed: int = 0,
     ) -> None:
-        if os.name != "posix":
-            raise UserError(
-                "the sandbox cannot keep a program apart on Windows; run rlkit in WSL 2, in a "
-                "container, or on a Linux machine"
-            )
+        if backend == "local" and os.name != "posix":
+            raise SandboxUnavailable(WINDOWS)
         limits = Limits() if limits is None else limits
         if not isinstance(limits, Limits):
             raise UserError(f"limits must be Limits(...), not {limits!r}")
@@ -85,24 +105,51 @@ class Sandbox:
             workers = available_processors()
         if not isinstance(workers, int) or workers < 1:
             raise UserError(f"workers={workers!r}; give a number of jobs at a time, 1 or more")
+        if queue is not None and (not isinstance(queue, int) or queue < 1):
+            raise UserError(f"queue={queue!r}; give a number of jobs that may wait, 1 or more")
+        if not isinstance(recheck, (int, float)) or not 0.0 <= recheck <= 1.0:
+            raise UserError(f"recheck={recheck!r} is not a share; give a number from 0 to 1")
         unknown = set(layers) - set(LAYERS)
         if unknown:
             raise UserError(f"unknown layers {sorted(unknown)}; choose from {', '.join(LAYERS)}")
+        if isinstance(backend, str):
+            backends.check_name(backend)
+        try:
+            min_isolation = Level(min_isolation)
+        except ValueError:
+            raise UserError(
+                f"min_isolation={min_isolation!r} is no Level; use Level.CONFINED or another"
+            ) from None
         self.limits = limits
         self.workers = workers
         self.python = python or sys.executable
         if not self.python:
             raise UserError("no Python interpreter is known here; name one with python='...'")
         self.layers = tuple(sorted(set(layers)))
+        self.backend = backend
+        self.min_isolation = min_isolation
+        self.allow_unsafe = bool(allow_unsafe)
+        #: What decides how a program ends here, as plain data, for keys of caches.
+        self.identity = (
+            *(self.python, self.layers, astuple(limits)),
+            backend if isinstance(backend, str) else backend.name,
+        )
+        self.cache = _cache(cache)
+        self.queue = queue
+        self.recheck = recheck
+        self.seed = seed
         self._lock = threading.Lock()
-        self._state: _State | None = None
+        self._state: Engine | None = None
         self._closed = False
+
+    # -- running -----------------------------------------------------------------------------
 
     def run(self, job: Job) -> Verdict:
         """Run one job and wait for its verdict.
 
         Raises:
             UserError: not a `Job`, or the sandbox is closed.
+            SandboxUnavailable: this machine cannot keep it apart well enough.
         """
         return self.run_many([job])[0]
 
@@ -114,54 +161,140 @@ class Sandbox:
 
         Raises:
             UserError: something else than a `Job` is among them, or the sandbox is closed.
+            SandboxUnavailable: this machine cannot keep one of them apart well enough.
         """
-        jobs = list(jobs)
-        for job in jobs:
-            if not isinstance(job, Job):
-                raise UserError(f"the sandbox runs Job(...) objects, not {job!r}")
-        keys = [job.key(self.limits) for job in jobs]
-        first_of: dict[str, int] = {}
-        for place, key in enumerate(keys):
-            first_of.setdefault(key, place)
-        state = self._open()
-        cancel = threading.Event()
-        futures: dict[str, Future[Verdict]] = {}
+        jobs = [_checked(job) for job in jobs]
+        if not jobs:
+            return []
+        engine = self._ready(max(job.min_isolation for job in jobs))
+        requests = engine.requests(jobs)
         try:
-            for key, place in first_of.items():
-                futures[key] = state.submit(self._one, state, jobs[place], cancel)
-            verdicts = {key: future.result() for key, future in futures.items()}
-        except CancelledError:
-            raise UserError("the sandbox was closed while this was waiting for it") from None
-        except BaseException:
-            cancel.set()
-            for future in futures.values():
-                future.cancel()
-            wait(futures.values())
-            raise
-        return [
-            verdicts[key] if first_of[key] == place else replace(verdicts[key], cached=True)
-            for place, key in enumerate(keys)
-        ]
+            for request in requests:
+                engine.submit(request)
+            return [engine.verdict(request) for request in requests]
+        finally:
+            settle(r.flight for r in requests if r.flight is not None and not r.flight.done())
+
+    def map(self, jobs: Iterable[Job], look_ahead: int | None = None) -> Iterator[Verdict]:
+        """Verdicts of jobs that are still being made, in their order.
+
+        Takes from `jobs` only a little ahead of what was handed out, so an endless iterator
+        is fine. What still runs is killed when the result is no longer wanted.
+
+        Args:
+            jobs: any iterable; it is read in the thread that reads the result.
+            look_ahead: how many jobs may be on their way; four times `workers` when None.
+
+        Raises:
+            UserError: something else than a `Job` is among them, or the sandbox is closed.
+
+        >>> from rlkit.sandbox import TestSpec
+        >>> made = (Job(source=f"def f(): return {n}", entry="f",
+        ...             tests=[TestSpec("t", expected=4)]) for n in range(6))
+        >>> with Sandbox(workers=1) as sandbox:
+        ...     [verdict.reward for verdict in sandbox.map(made)]
+        [0.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+        """
+        if look_ahead is None:
+            look_ahead = 4 * self.workers
+        if not isinstance(look_ahead, int) or look_ahead < 1:
+            raise UserError(f"look_ahead={look_ahead!r}; give a number of jobs, 1 or more")
+        return self._map(iter(jobs), look_ahead)
+
+    async def arun(self, job: Job) -> Verdict:
+        """Run one job without blocking the event loop; cancelling the task kills the job.
+
+        Raises:
+            UserError: not a `Job`, or the sandbox is closed.
+            SandboxUnavailable: this machine cannot keep it apart well enough.
+        """
+        import asyncio
+
+        job = _checked(job)
+        # Opening starts processes and asks them what holds: some tenths of a second, once.
+        engine = self._at_hand(job.min_isolation)
+        if engine is None:
+            engine = await asyncio.to_thread(self._ready, job.min_isolation)
+        (request,) = engine.requests([job])
+        while not engine.submit(request, wait=False):
+            await asyncio.wrap_future(engine.scheduler.room())
+        if request.flight is not None:
+            # A cancelled task cancels the flight, and that stops the job.
+            with contextlib.suppress(Closed):  # said below
+                await asyncio.wrap_future(request.flight)
+        return engine.verdict(request)
+
+    async def amap(
+        self, jobs: Iterable[Job], look_ahead: int | None = None
+    ) -> AsyncIterator[Verdict]:
+        """`map` for an event loop: `async for verdict in sandbox.amap(jobs)`.
+
+        Args:
+            jobs: any iterable; it is read in the event loop.
+            look_ahead: how many jobs may be on their way; four times `workers` when None.
+        """
+        import asyncio
+
+        ahead = look_ahead or 4 * self.workers
+        tasks: deque[asyncio.Task[Verdict]] = deque()
+        try:
+            for job in jobs:
+                tasks.append(asyncio.ensure_future(self.arun(job)))
+                if len(tasks) >= ahead:
+                    yield await tasks.popleft()
+            while tasks:
+                yield await tasks.popleft()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- about it ----------------------------------------------------------------------------
 
     def report(self) -> IsolationReport:
         """What keeps a job apart from this machine, as seen by probes run inside the sandbox.
 
         Raises:
-            UserError: the sandbox is closed, or no interpreter can be started.
+            UserError: the sandbox is closed, or nothing can be started here.
         """
-        state = self._open()
         try:
-            return state.submit(self._isolation, state).result()[0]
+            return self._open().report()
         except InfrastructureFault as fault:
             raise UserError(f"the sandbox does not work here: {fault}") from fault
+
+    def record(self) -> dict[str, str]:
+        """The line about this sandbox in the record of a run: backend, level, one sentence.
+
+        Raises:
+            UserError: the sandbox is closed, or nothing can be started here.
+        """
+        report = self.report()
+        name = self.backend if isinstance(self.backend, str) else self.backend.name
+        return {"backend": name, "level": report.level.name, "sentence": report.sentence}
+
+    def stats(self) -> dict[str, Any]:
+        """What this sandbox did since it was opened, as plain data."""
+        with self._lock:
+            engine = self._state
+        done = nothing_done() if engine is None else engine.stats()
+        return {**done, "cache": None if self.cache is None else self.cache.path}
+
+    def zygotes(self) -> list[int]:
+        """Process ids of the warm processes that stand ready here; empty for other backends."""
+        with self._lock:
+            engine = self._state
+        pids = None if engine is None else getattr(engine.backend, "pids", None)
+        return [] if pids is None else pids()
 
     def close(self) -> None:
         """Stop what runs, wait for it, and remove all scratch folders. May be called twice."""
         with self._lock:
             self._closed = True
-            state, self._state = self._state, None
-        if state is not None:
-            state.close()
+            engine, self._state = self._state, None
+        if engine is not None:
+            engine.close()
+        if self.cache is not None:
+            self.cache.close()
 
     def __enter__(self) -> Sandbox:
         return self
@@ -170,111 +303,57 @@ class Sandbox:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            "limits": self.limits,
-            "workers": self.workers,
-            "python": self.python,
-            "layers": self.layers,
-        }
+        names = ("limits", "workers", "python", "layers", "backend", "min_isolation")
+        names += ("allow_unsafe", "cache", "queue", "recheck", "seed")
+        return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, settings: dict[str, Any]) -> None:
         self.__init__(**settings)
 
     def __repr__(self) -> str:
-        return f"Sandbox({self.limits}, workers={self.workers})"
+        name = self.backend if isinstance(self.backend, str) else self.backend.name
+        unsafe = ", allow_unsafe=True" if self.allow_unsafe else ""
+        return f"Sandbox({self.limits}, workers={self.workers}, backend={name!r}{unsafe})"
 
-    def _open(self) -> _State:
+    def _open(self) -> Engine:
         with self._lock:
             if self._closed:
                 raise UserError("this sandbox is closed; make a new one")
-            # A forked copy of this process has none of its threads and must not share its folder.
+            # A forked copy of this process has none of its threads and must not share its state.
             if self._state is None or self._state.pid != os.getpid():
-                self._state = _State(self.workers, self.python)
+                # It must not know this object, which could then never be forgotten.
+                self._state = Engine(Settings(**self.__getstate__()))
+                weakref.finalize(self, Engine.forget, self._state)
+                _open_sandboxes.add(self)
             return self._state
 
-    def _one(self, state: _State, job: Job, cancel: threading.Event) -> Verdict:
-        if len(job.source) > MAX_SOURCE_CHARS:
-            return without_start(
-                job, Status.REJECTED, f"the source is longer than {MAX_SOURCE_CHARS:,} characters"
-            )
-        limits = job.limits or self.limits
-        fault = "cancelled"
-        for _ in range(_TRIES):
-            if cancel.is_set() or state.closing.is_set():
-                break
-            try:
-                report, fences = self._isolation(state)
-                outcome = self._run_child(state, job, limits, cancel.is_set)
-                if outcome.ended != "cancelled":
-                    _check_fences(outcome, fences, limits)
-            except (InfrastructureFault, OSError) as error:
-                fault = str(error)
-                continue
-            if outcome.ended == "cancelled":
-                break
-            return judge(job, limits, outcome, relaxed(report, limits))
-        return without_start(job, Status.SANDBOX_ERROR, fault)
+    def _ready(self, level: Level) -> Engine:
+        """The open engine, if jobs that ask for `level` may run in it."""
+        engine = self._open()
+        engine.check(level)
+        return engine
 
-    def _isolation(self, state: _State) -> tuple[IsolationReport, frozenset[str]]:
-        key = (self.python, self.layers, os.getuid())
-        with _reports_lock:  # once per process; the others wait for it
-            if key not in _reports:
-                _reports[key] = probe(
-                    lambda job, limits: self._run_child(state, job, limits, lambda: False)
-                )
-            return _reports[key]
+    def _at_hand(self, level: Level) -> Engine | None:
+        """The same when nothing has to be waited for, else None."""
+        engine = self._state
+        if engine is None or engine.pid != os.getpid() or not engine.has_reported:
+            return None
+        return self._ready(level)
 
-    def _run_child(
-        self, state: _State, job: Job, limits: Limits, cancelled: Callable[[], bool]
-    ) -> Outcome:
-        number = next(_job_numbers)
-        folder = state.folder / f"job-{number}"
-        folder.mkdir(mode=0o700)
+    def _map(self, jobs: Iterator[Job], look_ahead: int) -> Iterator[Verdict]:
+        on_their_way: deque[Request] = deque()
         try:
-            request = launch.request(job, limits, self.layers, str(folder), number)
-            return run_child(
-                [self.python, "-s", "-S", "-B", str(state.harness)],
-                request,
-                limits,
-                str(folder),
-                launch.environment(job, str(folder)),
-                lambda: cancelled() or state.closing.is_set(),
-                request["tag"],
-            )
+            for job in jobs:
+                engine = self._ready(_checked(job).min_isolation)
+                (request,) = engine.requests([job])
+                on_their_way.append(request)
+                engine.submit(request)
+                while on_their_way and (len(on_their_way) >= look_ahead or on_their_way[0].is_done):
+                    yield engine.verdict(on_their_way.popleft())
+            while on_their_way:
+                yield engine.verdict(on_their_way.popleft())
         finally:
-            remove_folder(str(folder))
-
-
-class _State:
-    """What an open sandbox holds: its folder with the compiled harness, and its threads."""
-
-    def __init__(self, workers: int, python: str) -> None:
-        self.pid = os.getpid()
-        self.closing = threading.Event()
-        self.folder = Path(tempfile.mkdtemp(prefix="rlkit-sandbox-"))
-        # When nobody calls close(), this runs at the latest when the interpreter ends.
-        self._remove = weakref.finalize(self, _remove_own, str(self.folder), self.pid)
-        self.harness = launch.put_child_code(self.folder, python)
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="rlkit-sandbox")
-
-    def submit(self, function: Any, *arguments: Any) -> Future:
-        try:
-            return self._threads.submit(function, *arguments)
-        except RuntimeError as error:  # closed by another thread a moment ago
-            raise UserError(f"this sandbox is closed ({error}); make a new one") from None
-
-    def close(self) -> None:
-        self.closing.set()
-        if self.pid == os.getpid():
-            self._threads.shutdown(wait=True, cancel_futures=True)
-            self._remove()
-
-
-def _check_fences(outcome: Outcome, wanted: frozenset[str], limits: Limits) -> None:
-    """A fence that stood for the probes stands for every job, or there is no verdict."""
-    missing = wanted - outcome.fences - ({"no_processes"} if limits.processes else set())
-    if missing:
-        raise InfrastructureFault(f"the kernel refused what it gave before: {sorted(missing)}")
+            settle(r.flight for r in on_their_way if r.flight is not None)
 
 
 def available_processors() -> int:
@@ -284,6 +363,31 @@ def available_processors() -> int:
     return os.cpu_count() or 1
 
 
-def _remove_own(folder: str, pid: int) -> None:
-    if os.getpid() == pid:  # a forked copy of this process runs this too, and must not
-        remove_folder(folder)
+def _checked(job: Any) -> Job:
+    if not isinstance(job, Job):
+        raise UserError(f"the sandbox runs Job(...) objects, not {job!r}")
+    return job
+
+
+def _cache(given: ResultCache | str | Path | bool | None) -> ResultCache | None:
+    if given is None or given is False:
+        return None
+    from rlkit.sandbox.cache import ResultCache
+
+    if isinstance(given, ResultCache):
+        return given
+    if given is True:
+        return ResultCache()
+    if isinstance(given, (str, os.PathLike)):
+        return ResultCache(os.fspath(given))
+    raise UserError(f"cache={given!r}; give True, a path, a ResultCache, or None for none")
+
+
+def _after_fork() -> None:
+    """In a forked copy, a lock may be held by a thread that does not exist there."""
+    for sandbox in list(_open_sandboxes):
+        sandbox._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

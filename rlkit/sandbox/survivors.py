@@ -3,7 +3,7 @@
 A process can leave its group (`setsid`), lose its parent, clear its environment
 and change its folder, but it cannot raise a resource limit again. Each job
 carries a number of its own in a limit that the kernel ignores (see
-`guard.RLIMIT_LOCKS`), every descendant inherits it, and here /proc is searched
+`zygote.fences.RLIMIT_LOCKS`), every descendant inherits it, and here /proc is searched
 for it.
 
 Killing one by one loses against a program that forks faster; so all of them are
@@ -39,28 +39,6 @@ def kill_tagged(tag: int) -> int:
             break
         stopped.update(found)
     return len(stopped)
-
-
-def tasks_of_user() -> int:
-    """How many processes and threads run as this user: what RLIMIT_NPROC counts from."""
-    count, me = 0, os.geteuid()
-    for name in _process_ids():
-        try:
-            if os.stat(f"/proc/{name}").st_uid == me:
-                count += len(os.listdir(f"/proc/{name}/task"))
-        except OSError:
-            continue  # it ended meanwhile
-    return count
-
-
-def peak_memory_mb(pid: int) -> float | None:
-    """The most memory a process has held, in MiB; None when the system does not tell."""
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            text = file.read()
-        return int(text.split(b"VmHWM:")[1].split()[0]) / 1024
-    except (OSError, IndexError, ValueError):  # no /proc, or the process is gone already
-        return None
 
 
 def _tagged(tag: int) -> list[int]:

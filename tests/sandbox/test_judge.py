@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from rlkit.sandbox import IsolationReport, Job, Level, Limits, Status, TestSpec, encode
+from rlkit.sandbox.backends.base import Outcome
 from rlkit.sandbox.judge import judge
-from rlkit.sandbox.supervise import Outcome
 
 REPORT = IsolationReport(Level.LIMITS, "a sentence")
 LIMITS = Limits(wall_s=4.0, cpu_s=2.0, memory_mb=100)

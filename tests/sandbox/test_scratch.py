@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from rlkit.sandbox.scratch import MAX_DEPTH_COUNTED, as_file, megabytes_in, remove_folder
+from rlkit.sandbox.zygote.wipe import MAX_DEPTH_COUNTED, megabytes_in, remove_folder
 
 
 @pytest.fixture
@@ -71,11 +71,3 @@ def test_size_is_what_lies_on_the_disk(folder):
     make_deep(folder, 3 * MAX_DEPTH_COUNTED)
     assert 2.9 < megabytes_in(str(folder)) < 4.0
     assert megabytes_in(str(folder / "nowhere")) == 0.0
-
-
-def test_a_file_without_a_name_holds_more_than_a_pipe():
-    data = os.urandom(1 << 20)
-    with as_file(data) as descriptor:
-        assert os.read(descriptor, 2 << 20) == data
-    with pytest.raises(OSError):
-        os.fstat(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -122,7 +123,7 @@ def test_cpu_limit(check, job_of):
     verdict = check(job_of("while True: pass"))
     assert verdict.status is Status.CPU_LIMIT
     assert verdict.reward == 0.0
-    assert 0.9 <= verdict.cpu_s <= 2.5
+    assert 0.5 <= verdict.cpu_s <= 2.5
     assert "1 s of processor time" in verdict.message
 
 
@@ -281,7 +282,7 @@ def test_sandbox_error_is_nobodys_zero(honest, nothing_left, python):
     assert verdict.summary.startswith("no verdict, the sandbox failed: ")
 
 
-def test_a_fault_of_ours_is_tried_again_once(honest, tmp_path):
+def test_a_fault_of_ours_is_tried_again_once(honest, tmp_path, assert_soon):
     flag, runs = tmp_path / "flag", tmp_path / "runs"
     wrapper = tmp_path / "python"
     wrapper.write_text(
@@ -294,6 +295,10 @@ def test_a_fault_of_ours_is_tried_again_once(honest, tmp_path):
         assert sandbox.run(honest).status is Status.PASS
         before = len(runs.read_text().split())
         flag.touch()
+        zygotes = list(sandbox._state.backend._links)
+        for zygote in zygotes:  # the next one does not come up at first
+            os.kill(zygote.pid, 9)
+        assert_soon(lambda: not any(zygote.alive() for zygote in zygotes))
         verdict = sandbox.run(honest)
     assert verdict.status is Status.PASS
     assert verdict.reward == 1.0

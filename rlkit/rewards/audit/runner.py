@@ -26,7 +26,7 @@ from typing import Any
 
 from rlkit.rewards.audit import worker
 from rlkit.rewards.reward import Reward, Score
-from rlkit.sandbox.scratch import remove_folder
+from rlkit.sandbox.zygote.wipe import remove_folder
 
 #: Seconds that the child may take to start and to import what the reward needs.
 START_S = 60.0

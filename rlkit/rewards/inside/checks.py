@@ -1,7 +1,8 @@
 """Tests that are statements, run beside the program in its own name space.
 
-Used only for what cannot be said as a call and the value that it must return: here a
-program shares a process with its test, and one that means to can pay itself. The job's
+Used only for what can neither be said as a call and the value that it must return, nor run
+apart from the program (the sandbox's mode `proxy`): here a program shares a process with its
+test, and one that means to can pay itself. The job's
 source is `names.py`, this file and a line that calls `start`; each test calls `holds`.
 """
 

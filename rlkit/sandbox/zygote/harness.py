@@ -1,18 +1,17 @@
-"""The child's side of a job: load the program, call it, send back what it returned.
+"""The mode `func`: load the program, call it, send back what it returned.
 
-It runs as a fresh interpreter (`python -s -S -B harness.pyc`) for one job and
-knows the program, the name to call and the arguments. It does not know what is
-expected, so there is nothing in this process to find, to patch or to compare
-with: whatever a program does to the harness, the only way to be paid is to send
-the right values.
+It knows the program, the name to call and the arguments. It does not know what is
+expected, so there is nothing in this process to find, to patch or to compare with:
+whatever a program does to the harness, the only way to be paid is to send the right
+values.
 
-It first rings a doorbell, a pipe of its own that is closed before the program is
-touched: the fences that stand, and the time. Answers then go as one line each
-through the channel. A line holds an encoded tuple: `("broken", kind, message)`,
+Answers go as one line each through the channel, a pipe that is the only descriptor
+beside the standard ones. A line holds an encoded tuple: `("broken", kind, message)`,
 `("value", index, bytes, seconds)`, `("error", index, kind, message, seconds)`,
-`("odd", index, message, seconds)`, `("done", peak_kb)`.
+`("odd", index, message, seconds)`, `("done", None)`.
 
-Speed decides what is imported here: nothing beyond built-in modules, see `guard`.
+A zygote has loaded this before the job began. Speed decides what is imported here:
+nothing beyond built-in modules.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ import posix
 import sys
 import time
 
-if __name__ == "__main__":
-    import codec
-    import guard
-else:  # read by documentation and tests; in a job the three files lie side by side
-    from rlkit.sandbox import codec, guard
+from rlkit.sandbox import codec
 
 FILE_NAME = "solution.py"
+
+#: No program gets a higher recursion limit: each level takes memory, and an endless recursion
+#: is to end as an exception long before the memory does.
+MAX_RECURSION = 200_000
 
 #: Names that solutions use in annotations and forget to import.
 TYPING_NAMES = frozenset(
@@ -39,32 +38,14 @@ TYPING_NAMES = frozenset(
 )
 
 
-def main() -> None:
-    request = codec.decode(_read_all(0))
-    _replace_stdin()
-    channel = request["channel"]
-    status = _own_status()
-    # What the program could import or look up by name must be Python's own.
-    del sys.path[0], sys.modules["codec"], sys.modules["guard"]
-    sys.path_importer_cache.clear()
-    sys.argv[:] = [FILE_NAME]
-    if hasattr(sys, "set_int_max_str_digits"):
-        sys.set_int_max_str_digits(0)
-    # To import from later: the standard library, and shared libraries next to it.
-    request["readable"] += (*sys.path, sys.base_prefix + "/lib")
-    send = Sender(channel, request["result_bytes"])
-    ready = guard.install(request), time.monotonic()
-    posix.write(request["doorbell"], codec.encode(ready))
-    posix.close(request["doorbell"])
-
+def main(request: dict, send: Sender) -> None:
+    """Run the tests of one job; `request` has source, entry, inputs and seed."""
     find = load(request, send)
     if find is not None:
         for index, wire in enumerate(request["inputs"]):
             run_test(send, index, find, wire)
-    _flush()
-    send("done", _peak_kb(status))
-    # No atexit, no finalisers: they are the program's code, and the job is over.
-    posix._exit(0)
+    flush()
+    send("done", None)
 
 
 class Sender:
@@ -103,6 +84,9 @@ def load(request: dict, send: Sender):
         import random
 
         random.seed(request["seed"])
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and hasattr(numpy, "random"):
+            numpy.random.seed(request["seed"] % (1 << 32))
     missing = TYPING_NAMES.intersection(_names(code))
     if missing:
         import typing
@@ -165,6 +149,19 @@ def run_test(send: Sender, index: int, find, wire: bytes) -> None:
     send("value", index, answer, seconds)
 
 
+def rehearse() -> None:
+    """Run a small job for nobody; what every job needs is then at hand."""
+    inputs = (codec.encode(((1,), {})),) * 2
+    told = {"source": "def f(x):\n    return [x]\n", "entry": "f", "inputs": inputs, "seed": 0}
+    main(codec.decode(codec.encode(told)), _Nowhere(-1, 1024))
+    del sys.modules["solution"]
+
+
+class _Nowhere(Sender):
+    def __call__(self, *message: object) -> None:
+        codec.encode(message)
+
+
 def kind_of(error: BaseException) -> str:
     return "MEMORY_LIMIT" if isinstance(error, MemoryError) else "RUNTIME_ERROR"
 
@@ -185,48 +182,31 @@ def describe(error: BaseException) -> str:
         return "an exception that cannot be described"
 
 
-def _names(code) -> set[str]:
-    """Every global name that the program or one of its functions looks up."""
-    names, todo = set(), [code]
-    while todo:
-        part = todo.pop()
-        names.update(part.co_names)
-        todo.extend(constant for constant in part.co_consts if type(constant) is type(code))
-    return names
+def prepare_interpreter() -> None:
+    """Make this interpreter look to a program as if nothing of ours were there."""
+    for finder in [finder for finder in sys.meta_path if hasattr(finder, "rlkit")]:
+        sys.meta_path.remove(finder)
+        finder.find_spec.__globals__["code"].clear()  # what was not needed is not kept
+    # A program that looks for us finds us, under the name where it would look first.
+    sys.modules["__main__"] = sys.modules[__name__]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "rlkit"]:
+        del sys.modules[name]
+    sys.argv[:] = [FILE_NAME]
+    sys.orig_argv[:] = ["python", FILE_NAME]
+    sys.path_importer_cache.clear()
+    if hasattr(sys, "set_int_max_str_digits"):
+        sys.set_int_max_str_digits(0)
+    set_limit = sys.setrecursionlimit
+
+    def setrecursionlimit(limit, /):
+        """Set the maximum depth of the Python interpreter stack, to 200,000 at most."""
+        set_limit(min(limit, MAX_RECURSION) if type(limit) is int else limit)
+
+    sys.setrecursionlimit = setrecursionlimit
 
 
-def _read_all(descriptor: int) -> bytes:
-    pieces = []
-    while piece := posix.read(descriptor, 1 << 20):
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-def _replace_stdin() -> None:
-    # input() then ends at once instead of waiting, and the request is out of reach.
-    nothing = posix.open("/dev/null", posix.O_RDONLY)
-    posix.dup2(nothing, 0)
-    posix.close(nothing)
-
-
-def _own_status() -> int | None:
-    """Our own status file, opened before the fence closes /proc."""
-    try:
-        return posix.open("/proc/self/status", posix.O_RDONLY | posix.O_CLOEXEC)
-    except OSError:
-        return None
-
-
-def _peak_kb(status: int | None) -> int | None:
-    """The most memory ever resident, in KiB; None where the system does not tell."""
-    try:
-        text = posix.pread(status, 8192, 0)
-        return int(text.split(b"VmHWM:")[1].split()[0])
-    except (OSError, TypeError, IndexError, ValueError):  # no /proc, or closed by the program
-        return None
-
-
-def _flush() -> None:
+def flush() -> None:
+    """Write out what the program printed and Python still holds."""
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         try:
             stream.flush()
@@ -235,5 +215,11 @@ def _flush() -> None:
             del error
 
 
-if __name__ == "__main__":
-    main()
+def _names(code) -> set[str]:
+    """Every global name that the program or one of its functions looks up."""
+    names, todo = set(), [code]
+    while todo:
+        part = todo.pop()
+        names.update(part.co_names)
+        todo.extend(constant for constant in part.co_consts if type(constant) is type(code))
+    return names

@@ -1,0 +1,1 @@
+"""The code that runs inside the sandbox's own processes; standard library only."""
