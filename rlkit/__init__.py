@@ -38,6 +38,7 @@ _HOMES = {
     "Monitor": "rlkit.monitor",
     "ClosedLoop": "rlkit.loop",
     "LoopConfig": "rlkit.loop",
+    "Replay": "rlkit.loop",
     "Run": "rlkit.loop",
     "audit": "rlkit.rewards.audit",
     "doctor": "rlkit.doctor",

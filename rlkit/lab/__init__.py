@@ -10,9 +10,12 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "BanditPanel": "rlkit.lab.bandit_panel",
     "Dashboard": "rlkit.lab.dashboard",
+    "GroupPanel": "rlkit.lab.group_panel",
     "GroupView": "rlkit.lab.group_view",
     "LiveRun": "rlkit.lab.live_run",
+    "LossPanel": "rlkit.lab.loss_panel",
     "ExpertPanel": "rlkit.lab.expert",
     "ReportPage": "rlkit.lab.report_page",
     "current": "rlkit.lab.live",
@@ -24,8 +27,13 @@ _HOMES = {
     "show_figure": "rlkit.lab.theme",
     "run_figures": "rlkit.lab.figures",
     "expert_panel": "rlkit.lab.expert",
+    "replay_view": "rlkit.lab.replay_panel",
     "reward_lab": "rlkit.lab.rewardlab.panel",
+    "sandbox_bench": "rlkit.lab.sandboxbench.panel",
+    "verdict_map": "rlkit.lab.sandboxbench.verdict_map",
+    "verdict_timeline": "rlkit.lab.sandboxbench.timeline",
     "stored_rollouts": "rlkit.lab.stored",
+    "write_replay": "rlkit.lab.replay_page",
     "write_report": "rlkit.lab.report",
 }
 

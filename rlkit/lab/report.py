@@ -174,7 +174,10 @@ def _headline(
         ("Time of all steps", spent),
     ]
     cards = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in numbers)
-    contained = _section(config, "isolation").get("sentence")
+    line = _section(config, "isolation")
+    contained = line.get("sentence")
+    if contained and line.get("backend"):
+        contained = f"{line['backend']}, {line.get('level')}: {contained}"
     if not contained:
         contained = "not recorded."
         if "isolation" in config and config["isolation"] is None:

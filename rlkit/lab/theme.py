@@ -164,8 +164,16 @@ def table_of(figure: go.Figure) -> Table:
     """The data that a figure shows: a row for each x, a column for each trace.
 
     An error bar becomes two columns more, with its ends. A trace's `meta` names its column
-    where its name in the legend would not do.
+    where its name in the legend would not do. A heat map is its own table. A figure that was
+    described with a table of its own has that one.
     """
+    own = (figure.layout.meta or {}).get("table")
+    if own is not None:
+        return Table(own["columns"], own["rows"])
+    for trace in figure.data:
+        if trace.type == "heatmap":
+            rows = [[y, *values] for y, values in zip(trace.y, trace.z, strict=True)]
+            return Table(["", *map(html.unescape, trace.x)], rows)
     title = next((axis.title.text for axis in figure.select_xaxes() if axis.title.text), None)
     columns: dict[str, dict[Any, Any]] = {}
     for trace in figure.data:
@@ -222,9 +230,15 @@ def table_html(table: Table, caption: str, most: int = TABLE_ROWS) -> str:
 # -- figures with all that belongs to them -------------------------------------------------
 
 
-def describe(figure: go.Figure, caption: str, alt: str) -> go.Figure:
-    """Keeps caption and alternative text with the figure, for `figure_block`."""
-    figure.update_layout(meta={"caption": caption, "alt": alt})
+def describe(figure: go.Figure, caption: str, alt: str, table: Table | None = None) -> go.Figure:
+    """Keeps caption and alternative text with the figure, for `figure_block`.
+
+    `table` is for figures whose drawing is not their data, such as bars that lie on their side.
+    """
+    meta: dict[str, Any] = {"caption": caption, "alt": alt}
+    if table is not None:
+        meta["table"] = {"columns": list(table.columns), "rows": [list(r) for r in table.rows]}
+    figure.update_layout(meta=meta)
     return figure
 
 

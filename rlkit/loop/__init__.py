@@ -10,7 +10,9 @@ _HOMES = {
     "ClosedLoop": "rlkit.loop.closed_loop",
     "Evaluation": "rlkit.loop.evaluation",
     "LoopConfig": "rlkit.loop.config",
+    "Replay": "rlkit.loop.replay",
     "Run": "rlkit.loop.run",
+    "Trainability": "rlkit.loop.trainability",
 }
 
 __all__ = sorted(_HOMES)

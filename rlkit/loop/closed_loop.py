@@ -3,8 +3,8 @@
     curriculum -> problems -> policy -> rollouts -> reward (sandbox) -> scores
                -> objective -> loss -> update -> record -> monitor
 
-Left out compared with the papers: dynamic refilling of groups without contrast. What a
-group without contrast costs is shown instead, as `frac_reward_zero_std`.
+Groups without contrast teach nothing. What they cost is shown as `frac_reward_zero_std`;
+`LoopConfig(max_refills=2)` replaces them, see `rlkit.loop.sampling`.
 
 Axes: B problems, G rollouts a problem, N = B x G, T completion tokens.
 """
@@ -25,11 +25,12 @@ from rlkit.errors import UserError
 from rlkit.loop.config import LoopConfig
 from rlkit.loop.evaluation import Evaluation, evaluate_domain
 from rlkit.loop.judging import Judge
-from rlkit.loop.metrics import Batch, build_metrics, objective_metrics, rollout_rows
+from rlkit.loop.metrics import Batch, build_metrics, objective_metrics
 from rlkit.loop.optimizers import build_optimizer
 from rlkit.loop.progress import Clock, progress_bar
 from rlkit.loop.run import Run
 from rlkit.loop.run_keeper import RunKeeper
+from rlkit.loop.sampling import Drawn, draw
 from rlkit.loop.state import LoopState, restore_training, training_tensors
 from rlkit.loop.update import Update, reference_logprobs, update_policy
 from rlkit.monitor import Intervention, Monitor, StepRecord
@@ -97,7 +98,7 @@ class ClosedLoop:
         self.judge = Judge(self.domains, reward, sandbox)
         self.objective_state = self.objective.start()
         if self.objective.needs_value:
-            attach_value_head(policy, seed=config.seed)
+            attach_value_head(policy, trunk=self.objective.value_trunk, seed=config.seed)
         self.optimizer = build_optimizer(
             config.optimizer, parameter_groups(policy), config.learning_rate, config.weight_decay
         )
@@ -130,17 +131,9 @@ class ClosedLoop:
         before = self._capture()
         try:
             clock = Clock()
-            problems = self.curriculum.sample(self.config.problems_per_step)
-            groups = self.policy.generate(
-                problems,
-                self.config.group_size,
-                self._token_budget(),
-                self.config.temperature,
-            )
-            clock.lap("generate")
             self.judge.set_progress(self.steps_done, self._planned)
-            judged = self.judge.judge(groups)
-            clock.lap("reward")
+            drawn = self._draw(clock)
+            groups, judged = drawn.groups, drawn.judged
             reference = None
             if self.objective.needs_reference:
                 reference = reference_logprobs(self.policy, groups, self.config.micro_batch)
@@ -160,9 +153,9 @@ class ClosedLoop:
             clock.lap("update")
             if self.objective.token_level:  # they are made in the update, token by token
                 batch = batch.with_advantages(update.mean_advantages)
-            self.tokens_done += batch.tokens
-            self._observe(batch)
-            record = self._record(batch, update, clock)
+            self.tokens_done += batch.tokens + drawn.discarded_tokens
+            self._observe(batch, drawn)
+            record = self._record(batch, update, clock, drawn)
             self.objective_state = self._next_objective_state(batch, update)
             decisions = [d for d in (update.skipped,) if d] + self.monitor.observe(record)
         except BaseException:
@@ -173,7 +166,7 @@ class ClosedLoop:
         self._keep_best(before)
         self._act(decisions)
         if self._keeper is not None:
-            self._keeper.after_step(record, rollout_rows(batch), decisions)
+            self._keeper.after_step(record, batch, decisions)
         for callback in self.callbacks:
             callback(record, batch)
         return record
@@ -281,6 +274,21 @@ class ClosedLoop:
         for group in self.optimizer.param_groups:
             group["lr"] = value_rate if group["value"] else rate
 
+    def _draw(self, clock: Clock) -> Drawn:
+        """Problems from the curriculum, answered and judged; see `rlkit.loop.sampling`."""
+        config = self.config
+        return draw(
+            self.curriculum.sample,
+            lambda problems: self.policy.generate(
+                problems, config.group_size, self._token_budget(), config.temperature
+            ),
+            self.judge,
+            self.objective,
+            config.problems_per_step,
+            config.max_refills,
+            clock,
+        )
+
     def _token_budget(self) -> int:
         return self.config.max_new_tokens or max(d.max_new_tokens for d in self.domains)
 
@@ -288,8 +296,11 @@ class ClosedLoop:
         metrics = {"grad_norm": grad_norm, "loss": loss}
         return self.monitor.before_update(StepRecord.of(self.steps_done + 1, metrics))
 
-    def _observe(self, batch: Batch) -> None:
-        for group, solved, alive in zip(batch.groups, batch.solved, batch.alive_B, strict=True):
+    def _observe(self, batch: Batch, drawn: Drawn) -> None:
+        rows = [*zip(batch.groups, batch.solved, batch.alive_B, strict=True)]
+        thrown = zip(drawn.discarded, drawn.discarded_judged.solved, strict=True)
+        rows += [(group, solved, False) for group, solved in thrown]
+        for group, solved, alive in rows:
             known = [value for value in solved if value is not None]
             rate = sum(known) / len(known) if known else None
             self.curriculum.observe(group.problem.domain, rate, dead=not alive)
@@ -303,8 +314,9 @@ class ClosedLoop:
             entropy=update.per_token("entropy"),
         )
 
-    def _record(self, batch: Batch, update: Update, clock: Clock) -> StepRecord:
+    def _record(self, batch: Batch, update: Update, clock: Clock, drawn: Drawn) -> StepRecord:
         metrics = build_metrics(batch, update)
+        metrics.update(drawn.metrics())
         metrics.update(self.curriculum.metrics())
         metrics.update(objective_metrics(self.objective, self.objective_state))
         metrics["learning_rate"] = self.learning_rate

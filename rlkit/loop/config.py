@@ -21,6 +21,9 @@ class LoopConfig:
     problems_per_step: int = 8
     #: G, rollouts a problem; raise it when most groups are all right or all wrong
     group_size: int = 8
+    #: further draws of problems, at most, in place of groups without contrast (DAPO); raise
+    #: it when frac_reward_zero_std is high and sampling is cheap; 2 is a good start
+    max_refills: int = 0
     #: completion budget in tokens, the domain's own when None; raise it when
     #: completions/clipped_ratio is high
     max_new_tokens: int | None = None
@@ -64,6 +67,8 @@ class LoopConfig:
         for name in (*sizes, "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.max_refills < 0:
+            raise UserError(f"max_refills must not be negative, not {self.max_refills}")
         if self.keep_checkpoints < 1:
             raise UserError(f"keep_checkpoints must be at least 1, not {self.keep_checkpoints}")
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
@@ -85,7 +90,7 @@ class LoopConfig:
             raise UserError("learning_rate, value_learning_rate and max_grad_norm must be above 0")
 
     def check_group(self, objective: Any) -> None:
-        """Refuses a group of one where the group is its own baseline.
+        """Refuses a group of one where the group is its own baseline, or is refilled.
 
         Raises:
             UserError: nothing could be learned.
@@ -94,6 +99,11 @@ class LoopConfig:
             raise UserError(
                 f"group_size={self.group_size} with a group baseline: a lone answer is compared "
                 "with itself and nothing is learned; use 2 or more"
+            )
+        if self.max_refills and self.group_size < 2:
+            raise UserError(
+                f"max_refills={self.max_refills} replaces groups without contrast, and a group of "
+                "one never has any; use group_size=2 or more, or max_refills=0"
             )
 
     @classmethod

@@ -98,7 +98,7 @@ def run_demo(
         say(f"going on from step {loop.steps_done} of {run}")
     isolation = loop.judge.isolation()
     if isolation is not None:
-        say(f"sandbox: {isolation.level.name}, {isolation.sentence}")
+        say("sandbox: {backend}, {level}: {sentence}".format(**isolation))
     before = loop.first_evaluation(problems, samples)
     for line in before.by_domain.values():
         say(f"before  {line}")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rlkit.loop.judging import Judged
+from rlkit.loop.reward_parts import reward_parts
 from rlkit.objectives import Objective, ObjectiveState, alive_groups
 from rlkit.policy import Group, Rollout
 from rlkit.rewards import Score, verifier_gap
@@ -34,7 +35,8 @@ class Batch:
         solved: whether the domain's own verifier says so; `None` without a verdict.
         rewards_BG: the scores' values; `None` without a verdict.
         advantages_BG: the advantages the objective made of them.
-        alive_B: whether each group has contrast.
+        alive_B: whether each group has contrast: in the reward, or in any of its parts
+            where the objective normalises them one by one.
         reference: log-probabilities of each rollout's tokens under the reference, where
             the objective needs them.
     """
@@ -63,7 +65,15 @@ class Batch:
         filled = [[float("nan") if r is None else r for r in row] for row in rewards_BG]
         rewards = torch.tensor(filled, dtype=torch.float64)
         divergence_BG = None if reference is None else _divergence(groups, reference)
-        advantages_BG, _ = objective.advantages(rewards, state, divergence_BG)
+        alive_B = alive_groups(rewards)
+        if objective.parts == "normalise":
+            # Answers that are worth the same for different reasons have contrast, too.
+            parts_BGK, weights_K = reward_parts(groups, judged.scores)
+            advantages_BG, alive_B = objective.advantages(
+                rewards, state, parts_BGK=parts_BGK, weights_K=weights_K
+            )
+        else:
+            advantages_BG, _ = objective.advantages(rewards, state, divergence_BG)
         return cls(
             step,
             groups,
@@ -71,7 +81,7 @@ class Batch:
             judged.solved,
             rewards_BG,
             advantages_BG.tolist(),
-            alive_groups(rewards).tolist(),
+            alive_B.tolist(),
             reference,
         )
 

@@ -24,6 +24,7 @@ class Row:
     """One rollout with all that its loss needs, token by token; `None` where unused.
 
     Attributes:
+        number: place of the rollout in the batch.
         rollout: the rollout; where it takes no part, none of its tokens is trainable.
         advantages_T: its advantages.
         judged_T: false everywhere when there is no verdict.
@@ -32,6 +33,7 @@ class Row:
         values_T, returns_T: values before the update, and what they should have been.
     """
 
+    number: int
     rollout: Rollout
     advantages_T: torch.Tensor
     judged_T: torch.Tensor
@@ -117,6 +119,7 @@ def prepare(
             return None if tensor_NT is None else tensor_NT[i, :n]
 
         row = Row(
+            i,
             rollout,
             cut(advantages_NT),
             known_N[i].expand(len(rollout)),

@@ -56,7 +56,7 @@ class Clock:
 
     def lap(self, name: str) -> None:
         now = time.perf_counter()
-        self._laps[f"time/{name}"] = now - self._last
+        self._laps[f"time/{name}"] = self._laps.get(f"time/{name}", 0.0) + now - self._last
         self._last = now
 
     def metrics(self) -> dict[str, float]:

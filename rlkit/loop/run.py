@@ -3,6 +3,7 @@
     config.json        what was run, written once
     metrics.jsonl      one line a step
     rollouts.jsonl.gz  one line a rollout
+    tokens.jsonl.gz    one line a group: token ids and log-probabilities, see `stored_batch`
     events.jsonl       what happened: started, evaluation, intervention, finished, ...
     checkpoints/       see `rlkit.loop.checkpoint`
 
@@ -27,11 +28,12 @@ from typing import Any
 
 from rlkit.errors import UserError
 
-CONFIG, METRICS, ROLLOUTS, EVENTS = (
+CONFIG, METRICS, ROLLOUTS, EVENTS, TOKENS = (
     "config.json",
     "metrics.jsonl",
     "rollouts.jsonl.gz",
     "events.jsonl",
+    "tokens.jsonl.gz",
 )
 #: Free space, in bytes, without which no run is started.
 NEEDED_BYTES = 64 << 20
@@ -120,6 +122,11 @@ class Run:
                 by_step.setdefault(row["step"], {})[row["group"], row["index"]] = row
         return [row for s in sorted(by_step) for row in by_step[s].values()]
 
+    def tokens(self, step: int) -> list[dict[str, Any]]:
+        """One row a group of a step, see `rlkit.loop.stored_batch`; empty in older runs."""
+        rows = _json_lines(_gunzip(_read(self.path / TOKENS)))
+        return list({row["group"]: row for row in rows if row["step"] == step}.values())
+
     def events(self) -> list[dict[str, Any]]:
         """Everything that happened, in order."""
         return _json_lines(_read(self.path / EVENTS))
@@ -136,11 +143,18 @@ class Run:
 
     def append_rollouts(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Appends one gzip member with these rows."""
+        self._append_member(ROLLOUTS, rows)
+
+    def append_tokens(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Appends one gzip member with the tokens of a step."""
+        self._append_member(TOKENS, rows)
+
+    def _append_member(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
         member = io.BytesIO()
         with gzip.GzipFile(fileobj=member, mode="wb", mtime=0, compresslevel=5) as stream:
             stream.write(text.encode())
-        with (self.path / ROLLOUTS).open("ab") as file:
+        with (self.path / name).open("ab") as file:
             file.write(member.getvalue())
 
 

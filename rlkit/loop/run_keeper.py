@@ -6,13 +6,15 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlkit import __version__
 from rlkit.errors import UserError
 from rlkit.loop.checkpoint import load_checkpoint, newest_checkpoint, save_checkpoint
 from rlkit.loop.evaluation import DomainEvaluation, Evaluation
+from rlkit.loop.metrics import Batch, rollout_rows
 from rlkit.loop.run import Run
+from rlkit.loop.stored_batch import token_rows
 from rlkit.monitor import Intervention, StepRecord
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ class RunKeeper:
     def start(cls, run: Run | Path | str, loop: ClosedLoop) -> RunKeeper:
         """Creates the run directory, or goes on where its newest whole checkpoint is."""
         path = run.path if isinstance(run, Run) else Path(run)
-        config = {"rlkit": __version__, **loop.describe(), "isolation": _isolation(loop)}
+        config = {"rlkit": __version__, **loop.describe(), "isolation": loop.judge.isolation()}
         keeper = cls(Run.create(path, config), loop)
         keeper._resume()
         return keeper
@@ -63,10 +65,11 @@ class RunKeeper:
         self.run.append_event("started", step, steps=steps)
 
     def after_step(
-        self, record: StepRecord, rows: list[dict[str, Any]], decisions: Sequence[Intervention]
+        self, record: StepRecord, batch: Batch, decisions: Sequence[Intervention]
     ) -> None:
         """Appends the step's lines; a checkpoint follows when it is due."""
-        self.run.append_rollouts(rows)
+        self.run.append_rollouts(rollout_rows(batch))
+        self.run.append_tokens(token_rows(batch))
         for decision in decisions:
             fields = {k: v for k, v in decision.to_dict().items() if k != "step"}
             self.run.append_event("intervention", record.step, **fields)
@@ -106,9 +109,3 @@ class RunKeeper:
     def finished(self, *, stopped: bool) -> None:
         self.checkpoint()
         self.run.append_event("stopped" if stopped else "finished", self._loop.steps_done)
-
-
-def _isolation(loop: ClosedLoop) -> dict[str, Any] | None:
-    """How code is contained in this run; `None` when no reward runs code."""
-    report = loop.judge.isolation()
-    return None if report is None else {"level": report.level.name, "sentence": report.sentence}

@@ -21,8 +21,16 @@ from rlkit.loop.config import LoopConfig
 from rlkit.loop.metrics import Batch
 from rlkit.loop.preparation import Row, prepare
 from rlkit.monitor import Intervention
-from rlkit.objectives import Objective, ObjectiveState, Window, normalise, value_loss
+from rlkit.objectives import (
+    Objective,
+    ObjectiveState,
+    TokenLoss,
+    Window,
+    normalise,
+    value_loss,
+)
 from rlkit.policy import Group, Policy
+from rlkit.policy.scoring import Scored
 from rlkit.policy.value_head import parameter_groups, score_values
 
 
@@ -146,7 +154,7 @@ def update_policy(
         if not ready.learning:
             break
         update.loss += (loss - update.loss) / update.inner_steps  # the mean so far
-        norm = _clip(policy, config.max_grad_norm)
+        norm = clip_gradients(policy, config.max_grad_norm)
         if update.grad_norm is None or not norm <= update.grad_norm:  # also when it is NaN
             update.grad_norm = norm
         update.skipped = may_step(norm, loss)
@@ -173,16 +181,31 @@ def reference_logprobs(
     return [[next(kept) for _ in group.rollouts] for group in groups]
 
 
-def _backward(
+@dataclass(frozen=True)
+class PartLoss:
+    """The loss of one micro-batch, as its share in the loss of the window.
+
+    Attributes:
+        token_loss: the objective's own loss and sums.
+        scored: the log-probabilities that it has its gradient through.
+        value_loss: of the value head; `None` without one.
+        total: what is differentiated.
+    """
+
+    token_loss: TokenLoss
+    scored: Scored
+    value_loss: torch.Tensor | None
+    total: torch.Tensor
+
+
+def part_loss(
     policy: Policy,
     objective: Objective,
     part: Sequence[Row],
     window: Window,
     state: ObjectiveState,
-    update: Update,
-    first: bool,
-) -> float:
-    """Gradients of one micro-batch are added; its share of the loss is returned."""
+) -> PartLoss:
+    """Scores some prepared rows and computes their share of the loss, with gradient."""
     rollouts = [row.rollout for row in part]
     scored = policy.score(rollouts)
     shape, device = scored.mask_NT.shape, scored.mask_NT.device
@@ -208,27 +231,42 @@ def _backward(
         chosen_NT=padded("chosen_T"),
         state=state,
     )
-    loss = token_loss.loss
-    if objective.needs_value:
-        loss_NT = value_loss(
-            score_values(policy, rollouts),
-            padded("values_T"),
-            padded("returns_T"),
-            objective.value_clip,
-        )
-        error = normalise(loss_NT, scored.mask_NT & padded("judged_T"), "token", window)
-        loss = loss + objective.value_coef * error
-        if first:
-            update.value_loss = (update.value_loss or 0.0) + float(error.detach())
-    loss.backward()
+    if not objective.needs_value:
+        return PartLoss(token_loss, scored, None, token_loss.loss)
+    loss_NT = value_loss(
+        score_values(policy, rollouts),
+        padded("values_T"),
+        padded("returns_T"),
+        objective.value_clip,
+    )
+    error = normalise(loss_NT, scored.mask_NT & padded("judged_T"), "token", window)
+    total = token_loss.loss + objective.value_coef * error
+    return PartLoss(token_loss, scored, error, total)
+
+
+def _backward(
+    policy: Policy,
+    objective: Objective,
+    part: Sequence[Row],
+    window: Window,
+    state: ObjectiveState,
+    update: Update,
+    first: bool,
+) -> float:
+    """Gradients of one micro-batch are added; its share of the loss is returned."""
+    found = part_loss(policy, objective, part, window, state)
+    found.total.backward()
+    token_loss = found.token_loss
     update.clipped = (update.clipped or 0.0) + token_loss.sums["clipped"]
     if first:
+        if found.value_loss is not None:
+            update.value_loss = (update.value_loss or 0.0) + float(found.value_loss.detach())
         update.max_ratio_error = max(update.max_ratio_error, token_loss.max_ratio_error)
         sums = {n: v for n, v in token_loss.sums.items() if n not in ("tokens", "clipped")}
         if "weight" in sums:
             sums["weighed"] = token_loss.sums["tokens"]
         update.add(sums)
-        _take_stock(update, scored)
+        _take_stock(update, found.scored)
     return float(token_loss.loss.detach())
 
 
@@ -260,7 +298,7 @@ def _check_ratio(optimizer: torch.optim.Optimizer, update: Update, tolerance: fl
     )
 
 
-def _clip(policy: Policy, longest: float) -> float:
+def clip_gradients(policy: Policy, longest: float) -> float:
     """Clips the gradients, the value head's apart from the policy's; returns the policy's."""
     norms = [
         torch.nn.utils.clip_grad_norm_(group["params"], longest)

@@ -86,7 +86,9 @@ class RewardCollapse(Rule):
     action = "rollback"
 
     def check(self, record: StepRecord) -> Finding | None:
-        reward = record["reward"]
+        reward = record["sampling/reward"]
+        if reward is None:  # nothing was thrown away, so the batch is all that was drawn
+            reward = record["reward"]
         if reward is None:  # no value: neither good nor bad, and no patience is used
             return None
         self.recent = [*self.recent, reward][-self.window :]

@@ -46,9 +46,11 @@ from rlkit.objectives.preference import (
 from rlkit.objectives.presets import (
     CISPO,
     DAPO,
+    GDPO,
     GRPO,
     GSPO,
     PPO,
+    PRESETS,
     RLOO,
     SAPO,
     DrGRPO,
@@ -56,6 +58,8 @@ from rlkit.objectives.presets import (
     MaxRL,
     Reinforce,
     ReinforcePlusPlus,
+    get_objective,
+    objective_from,
 )
 from rlkit.objectives.ratios import log_ratios, ratios, token_ratios
 from rlkit.objectives.returns import (
@@ -81,9 +85,11 @@ __all__ = [
     "CISPO",
     "DAPO",
     "DEAD_BELOW",
+    "GDPO",
     "GRPO",
     "GSPO",
     "PPO",
+    "PRESETS",
     "RLOO",
     "SAPO",
     "Band",
@@ -113,6 +119,7 @@ __all__ = [
     "explained_variance",
     "gae",
     "gdpo_advantages",
+    "get_objective",
     "group_advantages",
     "grpo_advantages",
     "high_entropy_mask",
@@ -130,6 +137,7 @@ __all__ = [
     "next_beta",
     "next_entropy_coefficient",
     "normalise",
+    "objective_from",
     "optimal_value",
     "ppo_clip",
     "ratios",

@@ -10,8 +10,8 @@ apart.
 What changes from step to step (a running baseline, an adapted beta or entropy
 coefficient) is not kept here but in an `ObjectiveState`, which a loop stores.
 
-Left out: refilling of groups without contrast (a loop's business), and the soft overlong
-penalty (a reward, `rlkit.rewards.SoftOverlong`).
+Left out: refilling of groups without contrast (a loop's business, `LoopConfig.max_refills`),
+and the soft overlong penalty (a reward, `rlkit.rewards.SoftOverlong`).
 
 Axes: B problems, G rollouts a problem, N rollouts, T completion tokens.
 """
@@ -135,6 +135,8 @@ class Objective(Settings):
         rewards_BG: torch.Tensor,
         state: ObjectiveState | None = None,
         divergence_BG: torch.Tensor | None = None,
+        parts_BGK: torch.Tensor | None = None,
+        weights_K: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """One advantage an answer, of shape (B, G), and which groups carry a signal.
 
@@ -142,11 +144,21 @@ class Objective(Settings):
             rewards_BG: rewards, NaN where there is no verdict.
             state: for a running baseline and an adapted beta.
             divergence_BG: k1 summed over each answer, for a divergence in the reward.
+            parts_BGK: the reward's K parts, unweighted, NaN where one abstains; needed
+                where `parts` is `normalise`, unused elsewhere.
+            weights_K: the weight of each part, 1 when not given.
 
         Returns:
             advantages_BG in float32, and alive_B.
+
+        Raises:
+            UserError: parts are to be normalised and none are given.
         """
         state = self.start() if state is None else state
+        if self.parts == "normalise":
+            if parts_BGK is None:
+                raise UserError("parts='normalise' needs parts_BGK, the reward's parts")
+            return adv.gdpo_advantages(parts_BGK, weights_K, self.eps)
         rewards_BG = rewards_BG.double()
         if self.kl_in == "reward" and self.returns == "sequence" and divergence_BG is not None:
             rewards_BG = rewards_BG - state.beta * divergence_BG.double()

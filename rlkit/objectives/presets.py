@@ -8,8 +8,12 @@ Axes: none here; see `rlkit.objectives.objective`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
+from rlkit.errors import UserError
+from rlkit.objectives import off_policy
 from rlkit.objectives.objective import Objective
 
 
@@ -39,7 +43,8 @@ class DAPO(Objective):
     """DAPO's loss (2503.14476): more room above 1 than below, and a token mean.
 
     Its other two ideas are not in a loss: the soft overlong penalty is the reward
-    `rlkit.rewards.SoftOverlong`, and groups without contrast are refilled by a loop.
+    `rlkit.rewards.SoftOverlong`, and groups without contrast are replaced by the loop,
+    with `LoopConfig(max_refills=2)`.
     """
 
     epsilon_high: float | None = 0.28
@@ -114,6 +119,17 @@ class MaxRL(Objective):
 
 
 @dataclass(frozen=True)
+class GDPO(Objective):
+    """GDPO (2601.05242): each part of the reward is normalised over the group, then summed.
+
+    The sum is whitened over the batch. Two answers whose totals agree for different
+    reasons stay apart, and a part that hardly varies is not drowned by one that does.
+    """
+
+    parts: str = "normalise"
+
+
+@dataclass(frozen=True)
 class KLCov(Objective):
     """KL-Cov (2505.22617): a few tokens are held back that would let the entropy fall."""
 
@@ -125,7 +141,8 @@ class PPO(Objective):
     """PPO (1707.06347): a learned value is the baseline, by GAE, token by token.
 
     It needs a value head (`rlkit.policy.value_head`), which a loop attaches. Advantages
-    are whitened over the batch. Works for groups of one.
+    are whitened over the batch. Works for groups of one. `PPO(value_trunk="own_lora")` gives
+    the values an adapter of their own.
     """
 
     baseline: str = "value"
@@ -133,3 +150,69 @@ class PPO(Objective):
     returns: str = "token"
     kl_in: str = "reward"
     lam: float = 0.95
+
+
+#: The presets by name.
+PRESETS: dict[str, type[Objective]] = {
+    preset.__name__: preset
+    for preset in (
+        GRPO,
+        DrGRPO,
+        DAPO,
+        GSPO,
+        CISPO,
+        RLOO,
+        Reinforce,
+        PPO,
+        SAPO,
+        ReinforcePlusPlus,
+        MaxRL,
+        GDPO,
+        KLCov,
+    )
+}
+
+
+def get_objective(name: str | Objective) -> Objective:
+    """The preset of this name, whatever its capitals; an `Objective` is given back as it is.
+
+    Raises:
+        UserError: no such preset.
+
+    >>> get_objective("dr-grpo") == DrGRPO()
+    True
+    """
+    if isinstance(name, Objective):
+        return name
+    wanted = str(name).lower().replace("-", "").replace("_", "").replace("++", "plusplus")
+    for known, preset in PRESETS.items():
+        if known.lower() == wanted:
+            return preset()
+    raise UserError(f"unknown objective {name!r}; choose {', '.join(PRESETS)}")
+
+
+def objective_from(description: Mapping[str, Any]) -> Objective:
+    """The objective that `Objective.describe` described, for instance in a run's config.
+
+    Fields that an older version did not know keep their defaults.
+
+    Raises:
+        UserError: a class that is no preset, or a correction that is unknown.
+
+    >>> objective_from(DAPO(beta=0.1).describe()) == DAPO(beta=0.1)
+    True
+    """
+    name = description.get("name")
+    kind = Objective if name == "Objective" else PRESETS.get(str(name))
+    if kind is None:
+        raise UserError(f"the objective {name!r} is no preset: build it where its class is known")
+    known = {f.name for f in fields(kind)}
+    values = {key: value for key, value in description.items() if key in known}
+    correction = values.get("off_policy")
+    if correction is not None:
+        given = dict(correction)
+        made = getattr(off_policy, str(given.pop("name", "")), None)
+        if made is None:
+            raise UserError(f"the correction {correction!r} is unknown")
+        values["off_policy"] = made(**given)
+    return kind(**values)

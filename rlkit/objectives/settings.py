@@ -17,6 +17,11 @@ from rlkit.objectives.off_policy import Correction
 from rlkit.objectives.ratios import LEVELS
 from rlkit.objectives.surrogates import SURROGATES
 
+#: What the group normalisation acts on: the reward, or each of its parts.
+PARTS = ("sum", "normalise")
+#: What a value head reads.
+TRUNKS = ("detached", "shared", "own_lora")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -25,6 +30,8 @@ class Settings:
     Attributes:
         baseline: what an answer is compared with: `group` mean, `leave_one_out` mean,
             `running` mean, `none`, or a learned `value`.
+        parts: `sum`, the reward as it is, or `normalise`, each of its parts over the group
+            before they are summed (GDPO).
         scale_rewards: what advantages are divided by: deviation of the `group` or of the
             `batch`, the group's `mean`, `none`, or `whiten` over all tokens.
         eps: added to what is divided by.
@@ -54,12 +61,17 @@ class Settings:
         decay: of the running baseline.
         gamma, lam: discount and trust of `gae`.
         value_coef, value_clip: weight of the value loss, and how far a value may step.
+        value_trunk: what the values are read from: the policy's own trunk, left alone
+            (`detached`) or moved by the value loss too (`shared`), or the base with a
+            LoRA of the values' own (`own_lora`); take the last where values must be good
+            and the policy must not be disturbed.
 
     Raises:
         UserError: a name that is none of those above, or a number out of range.
     """
 
     baseline: str = "group"
+    parts: str = "sum"
     scale_rewards: str = "group"
     eps: float = 1e-4
     returns: str = "sequence"
@@ -92,10 +104,13 @@ class Settings:
     lam: float = 1.0
     value_coef: float = 0.5
     value_clip: float | None = 0.2
+    value_trunk: str = "detached"
 
     def __post_init__(self) -> None:
         for name, known in (
             ("baseline", BASELINES),
+            ("parts", PARTS),
+            ("value_trunk", TRUNKS),
             ("scale_rewards", SCALES),
             ("returns", ("sequence", "token")),
             ("ratio", LEVELS),
@@ -126,6 +141,11 @@ class Settings:
             raise UserError("kl_target needs to be above 0, and a beta above 0 to start from")
         if self.baseline == "value" and self.scale_rewards not in ("none", "whiten"):
             raise UserError("a value baseline goes with scale_rewards='none' or 'whiten'")
+        if self.parts == "normalise" and (self.baseline != "group" or self.kl_in == "reward"):
+            raise UserError(
+                "parts='normalise' needs baseline='group', and the divergence in the loss: it "
+                "replaces the reward's own group normalisation"
+            )
         if self.baseline in ("running", "none") and self.scale_rewards in ("group", "mean"):
             raise UserError(
                 f"scale_rewards={self.scale_rewards!r} needs a group baseline, not "

@@ -75,9 +75,8 @@ def score_rollouts(
     behaviour_NT = _pad_right([r.behaviour_logprobs for r in rollouts], length, 0.0).to(device)
     prompts = [r.prompt_ids for r in rollouts]
 
-    out = plain(model).get_output_embeddings()
-    # An adapter on the head is not in its weight, so such a model is taken as a whole.
-    if getattr(plain(model).config, "model_type", None) in KNOWN and type(out) is torch.nn.Linear:
+    out = _known_head(model)
+    if out is not None:
         hidden_NTH = hidden_states(model, prompts, completion_NT, present_NT, pad_id)
         # Padding and tokens that others chose are left out: nothing is computed for them,
         # and no value of theirs, finite or not, can reach the gradient.
@@ -150,6 +149,16 @@ def hidden_states(
         **{named: cache},
     ).last_hidden_state
     return torch.cat([first_N1H, rest], dim=1)
+
+
+def _known_head(model: Any) -> torch.nn.Linear | None:
+    """The output layer where hidden states times its weight are the logits, else `None`."""
+    inside = plain(model)
+    if getattr(getattr(inside, "config", None), "model_type", None) not in KNOWN:
+        return None
+    out = inside.get_output_embeddings()
+    # An adapter on the head is not in its weight, so such a model is taken as a whole.
+    return out if type(out) is torch.nn.Linear else None
 
 
 def _plainly(

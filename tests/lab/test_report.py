@@ -132,8 +132,11 @@ def test_a_run_is_told_from_top_to_bottom(runs):
 def test_code_containment_is_said(tmp_path, runs):
     assert "No reward of this run executes code" in report_html(runs["one"])
     assert "contained:</strong> not recorded." in report_html(crafted(tmp_path / "unknown"))
-    contained = {**CONFIG, "isolation": {"level": "L1", "sentence": "in a box of glass"}}
-    assert "in a box of glass" in report_html(crafted(tmp_path / "r", config=contained))
+    line = {"backend": "local", "level": "L1", "sentence": "in a box of glass"}
+    contained = {**CONFIG, "isolation": line}
+    assert "local, L1: in a box of glass" in report_html(crafted(tmp_path / "r", config=contained))
+    contained = {**CONFIG, "isolation": {"level": "L1", "sentence": "in a box of wood"}}
+    assert "in a box of wood" in report_html(crafted(tmp_path / "old", config=contained))
 
 
 def test_every_curve_of_a_real_run_is_there_with_its_values(runs):

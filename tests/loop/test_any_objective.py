@@ -14,6 +14,7 @@ from rlkit.loop.update import split
 from rlkit.objectives import (
     CISPO,
     DAPO,
+    GDPO,
     GRPO,
     GSPO,
     PPO,
@@ -42,6 +43,8 @@ OBJECTIVES = {
     "SAPO": SAPO(),
     "ReinforcePlusPlus": ReinforcePlusPlus(),
     "MaxRL": MaxRL(),
+    "GDPO": GDPO(),
+    "PPO, values with a LoRA of their own": PPO(value_trunk="own_lora"),
     "KLCov": KLCov(cov_fraction=0.1),
     "RLOO with KL": RLOO(beta=0.1),
     "ReinforcePlusPlus with KL": ReinforcePlusPlus(beta=0.1),
@@ -186,8 +189,9 @@ def test_the_state_of_an_objective_is_part_of_a_checkpoint(make_loop, tmp_path) 
     assert again.policy.fingerprint() == steady.policy.fingerprint()
 
 
-def test_a_value_head_is_resumed_with_its_moments(make_loop, tmp_path) -> None:
-    options = {"objective": PPO(), "reward": positive}
+@pytest.mark.parametrize("trunk", ["detached", "own_lora"])
+def test_a_value_head_is_resumed_with_its_moments(make_loop, tmp_path, trunk) -> None:
+    options = {"objective": PPO(value_trunk=trunk), "reward": positive}
     steady = make_loop(**options)
     steady.run(4, progress=False)
     make_loop(**options, run=tmp_path / "run").run(2, progress=False)
@@ -197,11 +201,12 @@ def test_a_value_head_is_resumed_with_its_moments(make_loop, tmp_path) -> None:
     assert any(n.startswith("value_head.") for n in again.policy.trainable())
 
 
-def test_values_get_better_at_what_is_earned(make_loop) -> None:
+@pytest.mark.parametrize("trunk", ["detached", "shared", "own_lora"])
+def test_values_get_better_at_what_is_earned(make_loop, trunk) -> None:
     """A reward that is the same for all: the value loss must fall towards nothing."""
     always = Reward(lambda completions, **_: [1.0] * len(completions), "always")
     loop = make_loop(
-        objective=PPO(lam=1.0, value_clip=None),
+        objective=PPO(lam=1.0, value_clip=None, value_trunk=trunk),
         reward=always,
         value_learning_rate=0.02,
         inner_epochs=4,

@@ -23,6 +23,7 @@ import torch
 from rlkit.objectives import (
     CISPO,
     DAPO,
+    GDPO,
     GRPO,
     GSPO,
     RLOO,
@@ -33,7 +34,6 @@ from rlkit.objectives import (
     SequenceMask,
     Truncate,
     Window,
-    gdpo_advantages,
 )
 
 END, PAD = 2, 0
@@ -329,7 +329,9 @@ def _vllm(mode: str, low: float | None = None, high: float | None = 3.0) -> dict
 
 
 def _gdpo(parts_BGK: torch.Tensor) -> torch.Tensor:
-    return gdpo_advantages(parts_BGK, torch.tensor([1.0, 0.5]))[0]
+    return GDPO().advantages(
+        parts_BGK.nansum(-1), parts_BGK=parts_BGK, weights_K=torch.tensor([1.0, 0.5])
+    )[0]
 
 
 _BONUS = {"entropy_coef": 0.01, "_entropy_bonus_enabled": True}

@@ -12,6 +12,7 @@ from rlkit.policy import LoraSpec, Policy, flatten
 from rlkit.policy.value_head import (
     ValueHead,
     attach_value_head,
+    borrowed_value_head,
     parameter_groups,
     score_values,
     value_head,
@@ -134,3 +135,74 @@ def test_bad_requests(policy: Policy) -> None:
         score_values(policy, rollouts_of(policy))
     with pytest.raises(UserError, match="detached or shared"):
         ValueHead(8, trunk="own")
+
+
+# -- an adapter of its own ----------------------------------------------------------------------
+
+
+def test_own_lora_starts_from_the_base_and_moves_only_itself(policy: Policy) -> None:
+    """The policy's adapter has no say in the values, and gets no gradient from them."""
+    head = attach_value_head(policy, trunk="own_lora", seed=7)
+    rollouts = rollouts_of(policy)
+    stir(policy)  # the policy's adapter, the head and its LoRA, all away from 0
+    values = score_values(policy, rollouts)
+    logprobs = policy.score(rollouts).logprobs_NT
+    with torch.no_grad():
+        for name, parameter in policy.trainable().items():
+            if not name.startswith("value_head."):
+                parameter.mul_(3.0)
+    assert torch.equal(score_values(policy, rollouts), values)
+    assert not torch.equal(policy.score(rollouts).logprobs_NT, logprobs)
+    score_values(policy, rollouts).sum().backward()
+    for name, parameter in policy.trainable().items():
+        moved = parameter.grad is not None and bool(parameter.grad.abs().sum() > 0)
+        # The last layer's values reach the last hidden state through every projection.
+        assert moved == name.startswith("value_head."), name
+    _own, heads = parameter_groups(policy)
+    assert len(heads["params"]) == 4 + 2 * len(head.lora.down)
+
+
+def test_own_lora_changes_the_values_and_not_what_the_policy_says(policy: Policy) -> None:
+    head = attach_value_head(policy, trunk="own_lora")
+    rollouts = rollouts_of(policy)
+    stir(policy)
+    values, logprobs = score_values(policy, rollouts), policy.score(rollouts).logprobs_NT
+    flags = {n: p.requires_grad for n, p in policy.model.named_parameters()}
+    with torch.no_grad():
+        for up in head.lora.up.values():
+            up.mul_(2.0)
+    assert not torch.equal(score_values(policy, rollouts), values)
+    assert torch.equal(policy.score(rollouts).logprobs_NT, logprobs)
+    assert flags == {n: p.requires_grad for n, p in policy.model.named_parameters()}
+
+
+def test_own_lora_is_kept_and_left_out_like_the_head(policy: Policy, tmp_path: Path) -> None:
+    attach_value_head(policy, trunk="own_lora")
+    kept, before = policy.snapshot(), policy.fingerprint()
+    stir(policy)
+    assert policy.fingerprint() != before
+    policy.restore(kept)
+    assert policy.fingerprint() == before
+    saved = policy.save(tmp_path / "saved")
+    from safetensors.torch import load_file
+
+    assert not any("value" in name for name in load_file(saved / "adapter_model.safetensors"))
+
+
+def test_a_borrowed_head_is_taken_off_again(untrained: Path, policy: Policy) -> None:
+    before = set(policy.trainable())
+    with borrowed_value_head(policy, "own_lora") as fresh:
+        assert fresh
+        assert len(policy.trainable()) > len(before)
+    assert set(policy.trainable()) == before
+    assert value_head(policy) is None
+    head = attach_value_head(policy)
+    with pytest.raises(RuntimeError, match="in the middle"), borrowed_value_head(policy) as fresh:
+        assert not fresh
+        raise RuntimeError("in the middle")
+    assert value_head(policy) is head
+    plain = Policy.load(untrained, quantize=None)
+    with pytest.raises(UserError, match="needs a policy with LoRA"):
+        attach_value_head(plain, trunk="own_lora")
+    with pytest.raises(UserError, match="a lora goes with trunk='own_lora'"):
+        ValueHead(8, trunk="own_lora")
