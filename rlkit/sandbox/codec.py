@@ -14,8 +14,8 @@ hexadecimal, so equal bytes mean equal values of equal types.
     list l<items>:   tuple t<items>:   dict d<pairs>:   set e<items>:   frozenset z<items>:
 
 Left out on purpose: bytearray, range, numpy and every class of the program's
-own. Only the standard library's cheapest modules are used, because a fresh
-interpreter loads this file for every job.
+own. Only the standard library's cheapest modules are used, because every process of
+the sandbox loads this file.
 """
 
 from __future__ import annotations

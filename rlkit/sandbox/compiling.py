@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from rlkit.sandbox import languages
 from rlkit.sandbox.artefacts import Artefact, Artefacts, key_of
@@ -25,6 +26,8 @@ _STOPPED = re.compile(
     r"memory exhausted|No space left|File size limit|OutOfMemoryError|SIGKILL|SIGXCPU",
     re.IGNORECASE,
 )
+
+_NOWHERE = Path("/nonexistent")
 
 
 class Interrupted(Exception):
@@ -53,7 +56,9 @@ def compile_program(
         UserError: the toolchain is not on this machine.
     """
     toolchain = program.toolchain
-    prepared = languages.prepared_folder(program.row.name)
+    # What is prepared on this machine is of no use where another toolchain compiles.
+    elsewhere = hasattr(backend, "toolchain")
+    prepared = _NOWHERE if elsewhere else languages.prepared_folder(program.row.name)
     recipe, files, limits = program.compilation(prepared)
 
     def make() -> Artefact:

@@ -77,7 +77,7 @@ class Request:
         limits: the job's own, or the sandbox's.
         group: on whose account it runs.
         key: of its content; equal keys run once. None for a job that is to run in any case.
-        equal: the first of the same batch with this key, perhaps itself.
+        equal: an earlier one of the same batch with this key, which runs in its place.
         stored: its key in the cache, when its result may be kept.
         known: what the cache holds about it.
         verdict: once it is there.
@@ -95,14 +95,9 @@ class Request:
     flight: Flight | None = None
 
     @property
-    def waits_for_another(self) -> bool:
-        """Whether an equal job of the same batch runs in its place."""
-        return self.equal is not None and self.equal is not self
-
-    @property
     def is_done(self) -> bool:
         """Whether its verdict can be had without waiting."""
-        if self.waits_for_another:
+        if self.equal is not None:
             return self.equal.is_done
         return self.verdict is not None or (self.flight is not None and self.flight.done())
 
@@ -163,14 +158,27 @@ class Engine:
                 self._report = self._report or report
         return self._report
 
-    def report_for(self, level: Level) -> IsolationReport:
+    def report_io(self) -> IsolationReport:
+        """The same for whole programs, which a service may contain less well than calls.
+
+        Raises:
+            InfrastructureFault: the backend could not run the probes.
+        """
+        if not hasattr(self.backend, "report_io"):
+            return self.report()
+        report = self.backend.report_io()
+        if self.settings.allow_unsafe:
+            report = unsafe(report, self.settings.min_isolation)
+        return report
+
+    def report_for(self, level: Level, mode: str = "") -> IsolationReport:
         """The same, if it is enough for a job that asks for `level`.
 
         Raises:
             SandboxUnavailable: it is not.
             InfrastructureFault: nothing can be started.
         """
-        report = self.report()
+        report = self.report_io() if mode == "io" else self.report()
         wanted = max(level, self.settings.min_isolation)
         if report.level < wanted and not self.settings.allow_unsafe:
             left_out = set(LAYERS) - set(self.settings.layers)
@@ -206,7 +214,8 @@ class Engine:
             request = Request(job, job.limits or self.settings.limits, job.group or caller)
             if job.cache != "off":
                 request.key = job.key(self.settings.limits)
-                request.equal = first.setdefault(request.key, request)
+                before = first.setdefault(request.key, request)
+                request.equal = None if before is request else before
             requests.append(request)
         if self.settings.cache is not None:
             self._look_up(list(first.values()))
@@ -218,7 +227,7 @@ class Engine:
         Raises:
             UserError: the sandbox is closed.
         """
-        if request.verdict is not None or request.waits_for_another:
+        if request.verdict is not None or request.equal is not None:
             return True
         try:
             request.flight = self.scheduler.submit(
@@ -240,7 +249,7 @@ class Engine:
         Raises:
             UserError: the sandbox was closed meanwhile.
         """
-        if request.waits_for_another:
+        if request.equal is not None:
             return _copy(self.verdict(request.equal))
         if request.verdict is None:
             try:
@@ -257,7 +266,7 @@ class Engine:
             if stopped():
                 raise Stopped
             try:
-                report = self.report_for(job.min_isolation)
+                report = self.report_for(job.min_isolation, job.mode)
                 store = self._store() if job.mode == "io" else None
                 verdict = run_job(job, request.limits, self.backend, report, store, stopped)
                 if verdict.status is not Status.SANDBOX_ERROR:

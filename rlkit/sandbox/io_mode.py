@@ -72,7 +72,10 @@ def run(
         InfrastructureFault: the sandbox itself failed.
     """
     job = job.drawn()
-    row, toolchain = languages.get(job.language), languages.require(job.language)
+    row = languages.get(job.language)
+    # A container has toolchains of its own, in places of its own.
+    require = getattr(backend, "toolchain", languages.require)
+    toolchain = require(job.language)
     limits = row.fit(job.limits or limits, chosen=job.limits is not None)
 
     def prove() -> None:

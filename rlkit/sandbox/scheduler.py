@@ -298,6 +298,8 @@ class Scheduler:
     def _deliver(self, work: _Work, result: Any, error: BaseException | None) -> None:
         with self._lock:
             flights, work.flights = work.flights, []
+        # What it was asked to do may well refer to these futures, and so to itself.
+        work.function = None
         work.over.set()
         for flight in flights:
             _set(flight, result, error)
@@ -317,6 +319,7 @@ class Scheduler:
                 del self._flying[work.key]
             if work not in self._running:
                 self._waiting -= 1
+                work.function = None
                 work.over.set()
                 self._one_more_may_come()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -34,7 +35,9 @@ SAMPLE = {
     *("the network of Bash", "background jobs in Bash", "a shell from SQL"),
     *("attaches a file outside", "exits early in JavaScript", "exits before main in C"),
 }
-CHOSEN = [case for case in cases() if FULL or case.language in ("python", "math") or case.name in SAMPLE]
+CHOSEN = [
+    case for case in cases() if FULL or case.language in ("python", "math") or case.name in SAMPLE
+]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +90,7 @@ def test_all_that_start_processes_or_signal_everybody_ask_for_a_fence_first():
         "kill(os.getppid(), 9": ("signals",),
         "PRIO_USER": ("other_processes",),
         "setsid": ("teardown",),
-        "rm -rf \"$PWD\"": ("files_write",),
+        'rm -rf "$PWD"': ("files_write",),
         "evil.py": ("files_write",),
     }
     bombs = [case for case in cases() if "while True" in case.source or "for(;;)" in case.source]
@@ -141,6 +144,14 @@ def test_a_secret_in_a_verdict_is_seen(open_watch):
     source = 'def f(x): return open("@OUTSIDE@/secret").read()'
     result = open_watch.run(cheat("tells", "secrets", source, "Tells a secret."))
     assert "the verdict holds what was planted outside" in result.wrong
+
+
+def test_a_folder_that_is_removed_is_seen_and_planted_again():
+    with Surroundings() as world:
+        shutil.rmtree(world.folder)
+        assert "changed: the folder" in world.changes()
+        assert (world.folder / "secret").read_text() == world.secret
+        assert world.changes() == []
 
 
 def test_a_process_that_is_left_running_is_seen():

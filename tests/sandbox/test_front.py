@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -148,6 +149,18 @@ def test_the_line_in_a_runs_record(sandbox):
     assert line["backend"] == "local"
     assert line["level"] == sandbox.report().level.name
     assert line["sentence"] == sandbox.report().sentence
+
+
+def test_nothing_of_a_job_waits_for_the_garbage_collector(sandbox):
+    """A cycle for each job would grow by megabytes between two rounds of the collector."""
+    gc.disable()
+    try:
+        verdicts = sandbox.run_many([add(n) for n in (5, 6, 5)])
+        gone = [weakref.ref(v) for v in verdicts]
+        del verdicts
+        wait_until(lambda: all(ref() is None for ref in gone), 10.0)
+    finally:
+        gc.enable()
 
 
 # -- event loops and threads -----------------------------------------------------------------
@@ -440,10 +453,12 @@ def test_the_ways_out_are_those_of_the_system(platform, backend, says):
 
 
 def test_windows_has_no_local_backend_but_remote_ones(monkeypatch):
-    monkeypatch.setattr("rlkit.sandbox.sandbox.os.name", "nt")
-    with pytest.raises(SandboxUnavailable, match="WSL"):
-        Sandbox()
-    assert Sandbox(backend="piston", workers=1).backend == "piston"
+    with monkeypatch.context() as windows:
+        windows.setattr("rlkit.sandbox.sandbox.os.name", "nt")
+        with pytest.raises(SandboxUnavailable, match="WSL"):
+            Sandbox()
+        remote = Sandbox(backend="piston:http://127.0.0.1:2000", workers=1)
+    assert remote.backend == "piston:http://127.0.0.1:2000"
 
 
 # -- faults ----------------------------------------------------------------------------------

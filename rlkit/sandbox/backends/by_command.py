@@ -26,6 +26,9 @@ READABLE = (
     *("/usr/share/zoneinfo", "/etc/localtime"),
 )
 
+#: What is imported before the program is read, by flavour.
+LIBRARIES = {"numpy": ("numpy",), "sympy": ("sympy", "sympy.parsing.sympy_parser")}
+
 
 class CallByCommand:
     """Mix this into a backend that has `execute`, to get `call`.
@@ -76,6 +79,7 @@ def blocks_of(call: Call, limits: Limits, fences: bool = True) -> bytes:
         parts = [call.request["candidate"], call.request["verifier"]]
     head = {"mode": call.mode, "limits": dict(vars(limits)), "readable": READABLE}
     head["fences"] = fences
+    head["imports"] = LIBRARIES.get(call.flavour, ())
     blocks = [encode(head)] + [encode(dict(part), max_bytes=1 << 30) for part in parts]
     return b"".join(len(block).to_bytes(4, "little") + block for block in blocks)
 

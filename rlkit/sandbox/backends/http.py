@@ -303,6 +303,7 @@ def _body(response: http.client.HTTPResponse) -> bytes:
     told = response.headers.get("Content-Length", "")
     if told.isdigit() and int(told) != total:
         raise ConnectionError(f"cut off after {total} of {told} bytes")
+    response.close()  # older Pythons wait for one more read before they take the next request
     return b"".join(pieces)
 
 

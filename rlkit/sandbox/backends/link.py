@@ -91,6 +91,8 @@ class Link:
         python: the interpreter to start.
         plan: what it is told about itself, see `local.LocalBackend`.
         environment: its whole environment.
+        command: starts an interpreter elsewhere, up to the interpreter's own options, and
+            connects it to its own standard input and output; None starts `python` here.
 
     Raises:
         InfrastructureFault: it cannot be started, or ends before it is ready.
@@ -98,7 +100,11 @@ class Link:
     """
 
     def __init__(
-        self, python: str, plan: Mapping[str, Any], environment: Mapping[str, str]
+        self,
+        python: str,
+        plan: Mapping[str, Any],
+        environment: Mapping[str, str],
+        command: Sequence[str] | None = None,
     ) -> None:
         self.tag = plan["tag"]
         self.programs = plan["programs"]
@@ -112,7 +118,7 @@ class Link:
         self._socket, theirs = socket.socketpair()
         try:
             self._process = subprocess.Popen(
-                [python, "-s", "-S", "-B", "-c", BOOT],
+                [*(command or (python,)), "-s", "-S", "-B", "-c", BOOT],
                 stdin=theirs,
                 stdout=theirs,
                 stderr=subprocess.PIPE,
@@ -124,7 +130,8 @@ class Link:
             )
         except (OSError, ValueError) as error:
             self._socket.close()
-            raise InfrastructureFault(f"cannot start {python}: {error}") from error
+            program = command[0] if command else python
+            raise InfrastructureFault(f"cannot start {program}: {error}") from error
         finally:
             theirs.close()
         os.set_blocking(self._process.stderr.fileno(), False)
@@ -133,9 +140,8 @@ class Link:
         self._poll.register(self._socket, select.POLLIN)
         try:
             told = encode(dict(plan), max_bytes=1 << 24)
-            self._send(
-                [child_code(python == sys.executable), len(told).to_bytes(4, "little"), told]
-            )
+            same = command is None and python == sys.executable
+            self._send([child_code(same), len(told).to_bytes(4, "little"), told])
             kind, about = self._frame(time.monotonic() + START_S, None)[0]
         except BaseException:
             self.kill()

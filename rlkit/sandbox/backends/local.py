@@ -331,6 +331,10 @@ class LocalBackend:
         raise Cancelled
 
     def _start_one(self, kind: Kind, namespaces: bool) -> Link:
+        return Link(self.python, self._plan(kind, namespaces), environment())
+
+    def _plan(self, kind: Kind, namespaces: bool) -> dict[str, Any]:
+        """What a zygote is told about itself."""
         allowed = self.allowed
         imports, warm = FLAVOURS[kind.flavour]
         readable = READABLE
@@ -340,7 +344,7 @@ class LocalBackend:
             from rlkit.sandbox.languages import readable_paths
 
             readable += tuple(readable_paths())
-        plan = {
+        return {
             "parent": os.getpid(),
             "tag": (os.getpid() << 32) + 2 * next(_tags),
             "namespaces": namespaces,
@@ -361,7 +365,6 @@ class LocalBackend:
             "modes": (kind.mode,) if kind.mode else (),
             "warm": warm,
         }
-        return Link(self.python, plan, environment())
 
 
 _reports: dict[tuple, IsolationReport] = {}

@@ -300,7 +300,8 @@ _LEFT = (
     Case("a file for the next job", "hostile", "python", "func",
          "import os\nfound = os.listdir('.')\nopen('left', 'w').write('x')\n"
          "def f(): return found",
-         ({"name": "first", "expected": []},), frozenset({Status.PASS, Status.RUNTIME_ERROR}), "files_read",
+         ({"name": "first", "expected": []},), frozenset({Status.PASS, Status.RUNTIME_ERROR}),
+         "files_read",
          "Leaves a file; the next job must not see it, and this one saw none."),
     Case("the same file, looked for", "hostile", "python", "func",
          "import os\nfound = os.path.exists('left')\ndef f():\n"

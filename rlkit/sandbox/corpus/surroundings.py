@@ -81,7 +81,8 @@ class Surroundings:
         with contextlib.suppress(OSError):  # a machine without the newer protocol
             six = self._listen(socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0))
             self._listeners["tcp6"], port6 = six, six.getsockname()[1]
-        self.victim = _start_victim()
+        self._victims: set[int] = set()
+        self._new_victim()
         self._stack.callback(self._end_victim)
         os.environ["RLKIT_CHECK_TOKEN"] = in_environment
         self._stack.callback(os.environ.pop, "RLKIT_CHECK_TOKEN", None)
@@ -103,6 +104,7 @@ class Surroundings:
         self._stack.close()
 
     def _plant(self) -> None:
+        self.folder.mkdir(exist_ok=True)  # at a weak level a program may have removed it
         for name in os.listdir(self.folder):
             place = self.folder / name
             if place.is_dir() and not place.is_symlink():
@@ -134,6 +136,10 @@ class Surroundings:
         listener.setblocking(False)
         return listener
 
+    def _new_victim(self) -> None:
+        self.victim = _start_victim()
+        self._victims.add(self.victim)  # also when it is dead, and waits to be reaped
+
     def _end_victim(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.victim, signal.SIGKILL)
@@ -141,7 +147,8 @@ class Surroundings:
     def state(self) -> dict[str, Any]:
         """Everything that the attacks could change, by what it is."""
         found: dict[str, Any] = {}
-        for name in sorted(os.listdir(self.folder)):
+        there = self.folder.is_dir()
+        for name in sorted(os.listdir(self.folder)) if there else ():
             place = self.folder / name
             facts = os.lstat(place)
             found[f"file {name}"] = (
@@ -151,7 +158,7 @@ class Surroundings:
                 hashlib.sha256(place.read_bytes()).hexdigest() if place.is_file() else "",
                 tuple(os.listxattr(place)) if hasattr(os, "listxattr") else (),
             )
-        found["the folder"] = stat.filemode(os.stat(self.folder).st_mode)
+        found["the folder"] = stat.filemode(os.stat(self.folder).st_mode) if there else "gone"
         found["the victim"] = self._victim_state()
         found["this process"] = os.getpriority(os.PRIO_PROCESS, 0)
         found["the name of the machine"] = os.uname().nodename
@@ -189,7 +196,7 @@ class Surroundings:
             self._plant()
             if now["the victim"] != self._before["the victim"]:
                 self._end_victim()
-                self.victim = _start_victim()
+                self._new_victim()
                 self.places = {**self.places, "@VICTIM@": str(self.victim)}
             self._before = self.state()
         return found
@@ -233,7 +240,7 @@ class Surroundings:
         return {
             pid: command
             for pid, command in marked_processes(self.mark).items()
-            if pid not in (os.getpid(), self.victim)
+            if pid != os.getpid() and pid not in self._victims
         }
 
     def left_behind(self) -> list[str]:
@@ -277,7 +284,8 @@ def mark_this_process() -> int | None:
         wanted = hard - 1 - os.getpid()  # we are a child of a process that is marked already
         if wanted <= 0:
             return None
-    resource.setrlimit(number, (wanted if soft == resource.RLIM_INFINITY else soft, wanted))
+    soft = wanted if soft == resource.RLIM_INFINITY else min(soft, wanted)
+    resource.setrlimit(number, (soft, wanted))
     return wanted
 
 

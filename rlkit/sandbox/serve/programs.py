@@ -48,6 +48,8 @@ def run_program(
             mode="io",
             files=wanted.files,
             args=wanted.args,
+            # Installed libraries can be imported, as on such services.
+            preload="numpy" if row.name == "python" else "base",
             limits=row.fit(wanted.limits, chosen=False),
             compile_limits=wanted.compile_limits if row.compile is not None else None,
         )

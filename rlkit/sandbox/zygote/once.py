@@ -48,8 +48,11 @@ def main(text: bool = False) -> None:
     module = f"rlkit.sandbox.zygote.{name}"
     __import__(module)
     module = sys.modules[module]
+    for library in head["imports"]:  # where one is missing, no program is to blame
+        __import__(library)
     _move_descriptors()
-    fence = _Fence(limits, head["readable"], wanted=head["fences"])
+    held = _address_space_mb() if head["imports"] else 0
+    fence = _Fence(limits, head["readable"], wanted=head["fences"], extra_mb=held)
     harness.prepare_interpreter()
     sender = _TextSender if text else harness.Sender
     send = sender(CHANNEL, limits["result_kb"] * 1024)
@@ -148,7 +151,12 @@ class _Fence:
     """
 
     def __init__(
-        self, limits: dict, readable: tuple[str, ...], command: bool = False, wanted: bool = True
+        self,
+        limits: dict,
+        readable: tuple[str, ...],
+        command: bool = False,
+        wanted: bool = True,
+        extra_mb: int = 0,
     ) -> None:
         self.limits = limits
         self.wanted = wanted
@@ -165,6 +173,7 @@ class _Fence:
             alone=False,
             writing=True,
             tag=None,
+            extra_mb=extra_mb,
         )
         if wanted:
             self.fences.prepare("here", (os.getcwd(),), limits, command)
@@ -187,6 +196,16 @@ class _Fence:
         os.closerange(3 if command else PEER + 1, 64)
         standing += self.fences.limit(self.limits, command, memory, 1)
         return standing + self.fences.filter(self.limits, command)
+
+
+def _address_space_mb() -> int:
+    """Mebibytes of address space that libraries hold, beyond a bare interpreter's 20."""
+    try:
+        with open("/proc/self/statm") as file:
+            pages = int(file.read().split()[0])
+    except OSError:
+        return 0
+    return max(0, pages * os.sysconf("SC_PAGE_SIZE") // (1 << 20) - 20)
 
 
 def _move_descriptors() -> None:

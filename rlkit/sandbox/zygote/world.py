@@ -110,7 +110,7 @@ class World(Seats):
 
     def _enter_namespaces(self) -> None:
         plan = self.plan
-        root = os.geteuid() == 0 and plan["uid"]
+        root = os.geteuid() == 0 and plan["uid"] and _knows_other_users()
         self.outer_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         if not root and not plan["userns"]:
             raise kernel.Refused(1, "user namespaces are hidden")
@@ -146,7 +146,7 @@ class World(Seats):
             elif os.geteuid() == 0:
                 self.notes.append("jobs run as root's own user id")
             return
-        if not self.plan["uid"]:
+        if not self.plan["uid"] or not _knows_other_users():
             self.notes.append("jobs run as root's own user id")
             return
         uid, self.lone_user = _unused_uid(self.pid)
@@ -205,6 +205,21 @@ def _behave_like_docker() -> None:
     if code is not None:
         fences.no_new_privileges()
         fences.Filter(code).install(0)
+
+
+def _knows_other_users() -> bool:
+    """Whether root can become somebody else: not where a user namespace holds root alone.
+
+    Containers without root and `unshare --map-root-user` are such places.
+    """
+    try:
+        with open("/proc/self/uid_map") as file:
+            users = sum(int(line.split()[2]) for line in file)
+        with open("/proc/self/setgroups") as file:
+            groups = file.read().strip() != "deny"
+    except OSError:  # a kernel without user namespaces
+        return True
+    return users > 1 and groups
 
 
 def _become_user(uid: int) -> None:
