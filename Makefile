@@ -5,7 +5,7 @@
 #   make setup PYTHON=python3.12                another interpreter
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lab lint format browser book voila clean
+.PHONY: help setup demo test lab lint format browser book voila languages clean
 export PYTHON
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo 'make browser  open the lessons in JupyterLab and Chromium, as a learner does, and test them'
 	@echo 'make book     run the lessons, and make a site of them and of the documentation in site/'
 	@echo 'make voila    show the report of the newest run as a page (ARGS=--no-browser)'
+	@echo 'make languages  add toolchains to the sandbox: TypeScript (node 24) and Go, 460 MB'
 	@echo 'make clean    remove .venv, caches and built packages; runs are kept'
 	@echo 'ARGS="..." is handed on: make demo ARGS="--domain sort", make test ARGS="-k sandbox"'
 
@@ -55,6 +56,9 @@ browser: setup
 book: setup
 	@sh .ci/add-extra.sh book
 	@.venv/bin/python docs/book/make.py $(ARGS)
+
+languages: setup
+	@sh .ci/add-extra.sh languages
 
 voila: setup
 	@sh .ci/add-extra.sh voila

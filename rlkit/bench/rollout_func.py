@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -31,6 +32,7 @@ class Side:
         name: `rlkit` or `TRL`.
         seconds: of each measured step.
         median_s, fastest_s, slowest_s: of these.
+        generation_s: median of the part in which answers are generated.
         tokens: completion tokens of a step, mean.
     """
 
@@ -39,6 +41,7 @@ class Side:
     median_s: float
     fastest_s: float
     slowest_s: float
+    generation_s: float
     tokens: float
 
 
@@ -69,13 +72,13 @@ class Comparison:
     def table(self) -> str:
         """A Markdown table of both sides."""
         rows = [
-            "| generator | median s a step | fastest | slowest | tokens a step |",
-            "|---|---:|---:|---:|---:|",
+            "| generator | median s a step | of it generation | fastest | slowest | tokens |",
+            "|---|---:|---:|---:|---:|---:|",
         ]
         for side in (self.theirs, self.ours):
             rows.append(
-                f"| {side.name} | {side.median_s:.2f} | {side.fastest_s:.2f} | "
-                f"{side.slowest_s:.2f} | {side.tokens:.0f} |"
+                f"| {side.name} | {side.median_s:.2f} | {side.generation_s:.2f} | "
+                f"{side.fastest_s:.2f} | {side.slowest_s:.2f} | {side.tokens:.0f} |"
             )
         return "\n".join(
             [
@@ -158,10 +161,13 @@ def measure(
         keep_float32(loaded.model)
         trainer.remove_callback(PrinterCallback)  # the numbers are said here, and once
         alternate.trainer = trainer
+        generating = _timed(trainer)
         trainer.train()
         rows = [row for row in trainer.state.log_history if "step_time" in row]
-    sides = [_side(name, rows[start + 2 :: 2], group_size * problems) for name, start in _ORDER]
-    mine, theirs = sides
+    mine, theirs = (
+        _side(name, rows[start + 2 :: 2], generating[start + 2 :: 2], group_size * problems)
+        for name, start in _ORDER
+    )
     return Comparison(
         loaded.name,
         str(loaded.precision),
@@ -200,7 +206,30 @@ def _alternate(ours: Any, say: Callable[[str], None]) -> Any:
     return Alternate()
 
 
-def _side(name: str, rows: list[dict[str, Any]], answers: int) -> Side:
+def _timed(trainer: Any) -> list[float]:
+    """Seconds of each generation, by whichever generator; grows while the trainer runs."""
+    seconds: list[float] = []
+    inner = trainer._generate
+
+    def generate(prompts: list) -> Any:
+        begun = time.perf_counter()
+        made = inner(prompts)
+        seconds.append(time.perf_counter() - begun)
+        return made
+
+    trainer._generate = generate
+    return seconds
+
+
+def _side(name: str, rows: list[dict[str, Any]], generating: list[float], answers: int) -> Side:
     seconds = tuple(row["step_time"] for row in rows)
     tokens = statistics.fmean(row["completions/mean_length"] for row in rows) * answers
-    return Side(name, seconds, statistics.median(seconds), min(seconds), max(seconds), tokens)
+    return Side(
+        name,
+        seconds,
+        statistics.median(seconds),
+        min(seconds),
+        max(seconds),
+        statistics.median(generating),
+        tokens,
+    )

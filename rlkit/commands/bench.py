@@ -171,6 +171,9 @@ def sandbox(
     only: Annotated[
         list[str] | None, typer.Option(help="Name of a contestant; may be repeated.")
     ] = None,
+    caller: Annotated[
+        str, typer.Option(help="training: the calling process has torch loaded; light: nothing.")
+    ] = "training",
     soak: Annotated[int, typer.Option(help="Jobs in a row; 0 leaves it out.")] = 2000,
     training: Annotated[
         int, typer.Option(help="Groups scored beside a training thread; 0 leaves it out.")
@@ -187,7 +190,7 @@ def sandbox(
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    found = bench.measure(rounds, calls, workers or (1, 2, 4), only or (), say)
+    found = bench.measure(rounds, calls, workers or (1, 2, 4), only or (), caller, say)
     found["batch"] = bench.batch(say=say)
     if soak:
         found["soak"] = soak_it(soak, say=say)
