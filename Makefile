@@ -5,7 +5,7 @@
 #   make setup PYTHON=python3.12                another interpreter
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lab lint format browser book voila languages clean
+.PHONY: help setup demo test lab lint format browser book voila languages bwrap clean
 export PYTHON
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo 'make book     run the lessons, and make a site of them and of the documentation in site/'
 	@echo 'make voila    show the report of the newest run as a page (ARGS=--no-browser)'
 	@echo 'make languages  add toolchains to the sandbox: TypeScript (node 24) and Go, 460 MB'
+	@echo 'make bwrap    add bubblewrap, one more back end of the sandbox'
 	@echo 'make clean    remove .venv, caches and built packages; runs are kept'
 	@echo 'ARGS="..." is handed on: make demo ARGS="--domain sort", make test ARGS="-k sandbox"'
 
@@ -59,6 +60,9 @@ book: setup
 
 languages: setup
 	@sh .ci/add-extra.sh languages
+
+bwrap: setup
+	@sh .ci/add-extra.sh bwrap
 
 voila: setup
 	@sh .ci/add-extra.sh voila

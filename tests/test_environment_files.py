@@ -32,7 +32,7 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 PLATFORMS = ("linux", "darwin")
 SCRIPTS = (".ci/make-venv.sh", ".ci/add-extra.sh", ".ci/browser.sh", ".ci/run")
 # Extras that a make target adds when it is called (.ci/add-extra.sh), and nothing else needs.
-ON_DEMAND = ("browser", "book", "voila", "languages")
+ON_DEMAND = ("browser", "book", "voila", "languages", "bwrap")
 # conda-forge's names for what pip calls otherwise.
 PIP_NAMES = {"pytorch-cpu": "torch", "pytorch": "torch"}
 

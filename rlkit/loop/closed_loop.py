@@ -91,6 +91,12 @@ class ClosedLoop:
         config.check_group(self.objective)
         if not policy.trainable():
             raise UserError("the policy has nothing to train; load it with lora=LoraSpec()")
+        if not policy.sampler.exact and self.objective.off_policy is None:
+            raise UserError(
+                f"rollouts={policy.sampler.asked!r} samples from rounded weights ("
+                f"{policy.sampler}), which the ratio of an on-policy objective cannot bear; give "
+                "it a correction, GRPO(off_policy=Truncate(2.0)), or load with rollouts='exact'"
+            )
         self.curriculum = curriculum or Curriculum(
             self.domains, config.weighting, difficulty=config.difficulty, seed=config.seed
         )

@@ -150,7 +150,7 @@ def _shrink(running: list[bool], group: int) -> tuple[list[int], list[int], int]
 
     >>> _shrink([True, False, False, False, True, True, False, False], 4)
     ([0, 1], [0, 1, 4, 5], 2)
-    >>> _shrink([True, True, False, True], 4) is None
+    >>> _shrink([True] * 9 + [False], 10) is None
     True
     """
     if sum(running) > SHRINK * len(running):
