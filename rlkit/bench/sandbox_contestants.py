@@ -1,6 +1,6 @@
 """Ways of running one small program and one test, each in a process of its own.
 
-    python -m rlkit.bench.sandbox_contestants NAME
+    python -m rlkit.bench.sandbox_contestants NAME WORKERS CALLER
 
 reads lines of JSON, `{"calls": 20, "workers": 2}`, and answers each with the seconds that
 every call took. So no contestant shares a process, a thread or an environment with another,
@@ -9,6 +9,9 @@ and the one who measures can take turns between them.
 All of them do the same: a function that adds one, and one test of it. What they keep apart
 differs, and each says it of itself. None of them is asked to find anything out twice: every
 call runs another program (a number in a comment), and no cache is asked.
+
+The process that calls is either `light`, with nothing else in it, or `training`, with torch
+loaded as in a loop that trains: who forks the caller pays for its size.
 
 Left out on purpose: services behind a network.
 """
@@ -23,6 +26,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 
@@ -33,6 +37,9 @@ PROGRAM = "def f(x):\n    return x + 1\n"
 
 #: What one call is given to do by those who run a script: it says by its exit code.
 SCRIPT = PROGRAM + "assert f(1) == 2\n"
+
+#: What the calling process has loaded beside the contestant.
+CALLERS = {"light": (), "training": ("torch",)}
 
 #: What each contestant keeps apart, in a few words.
 ISOLATES = {
@@ -144,21 +151,25 @@ class Contestant:
 
     Args:
         name: a key of `ISOLATES`.
+        workers: how many calls there will be at a time, at most.
+        caller: a key of `CALLERS`.
 
     Raises:
         Absent: this machine does not have it, or it does not work here.
     """
 
-    def __init__(self, name: str, workers: int = 1) -> None:
+    def __init__(self, name: str, workers: int = 1, caller: str = "light") -> None:
         if name not in MAKERS:
             raise UserError(f"contestant {name!r} is none of {', '.join(MAKERS)}")
+        if caller not in CALLERS:
+            raise UserError(f"caller {caller!r} is none of {', '.join(CALLERS)}")
         self.name = name
         environment = dict(os.environ, OMP_NUM_THREADS="1")
         environment.pop(VARIABLE, None)
         if name == "rlkit, fences hidden":
             environment[VARIABLE] = ",".join(words("limits"))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "rlkit.bench.sandbox_contestants", name, str(workers)],
+            [sys.executable, "-m", "rlkit.bench.sandbox_contestants", name, str(workers), caller],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -227,8 +238,10 @@ def timed(call: Callable[[], None], calls: int, workers: int) -> tuple[list[floa
     return [s for own in seconds for s in own], time.perf_counter() - started
 
 
-def serve(name: str, workers: int) -> None:
+def serve(name: str, workers: int, caller: str) -> None:
     """Answer the lines of the one who measures, until there are no more."""
+    for module in CALLERS[caller]:
+        import_module(module)
     said = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a contestant prints is not an answer
     try:
@@ -267,4 +280,4 @@ def _right(right: bool, said: str) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]))
+    serve(sys.argv[1], int(sys.argv[2]), sys.argv[3])

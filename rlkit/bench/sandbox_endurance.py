@@ -173,11 +173,14 @@ def beside_training(
     beside: list[float] = []
     with Sandbox(workers=workers) as sandbox, _Training() as training:
         sandbox.run_many([_job(n, "right") for n in range(2 * sandbox.workers)])
-        steps_alone = training.steps_in(2.0)
+        steps_alone: list[float] = []
         steps, training_s = 0, 0.0
         for number in range(rounds):
+            if number % max(1, rounds // 10) == 0:
+                steps_alone.append(training.steps_in(0.5))
             alone.append(_scored(sandbox, completions, specs, 2 * number))
             with training:
+                training.until_a_step()
                 before, started = training.steps, time.perf_counter()
                 beside.append(_scored(sandbox, completions, specs, 2 * number + 1))
                 steps += training.steps - before
@@ -196,7 +199,7 @@ def beside_training(
         "completions_per_s": round(scored, 1),
         "completions_per_s_beside_training": round(scored_beside, 1),
         "slowest_round_s": round(max(beside), 3),
-        "training_steps_per_s": round(steps_alone, 1),
+        "training_steps_per_s": round(statistics.median(steps_alone), 1),
         "training_steps_per_s_beside_scoring": round(steps / training_s, 1),
         "faults": faults,
         "dead_locks": 0,  # a round that is stuck ends this with an error
@@ -266,12 +269,13 @@ class _Training:
     def steps_in(self, seconds: float) -> float:
         """Steps a second when nothing else runs."""
         with self:
-            self._until_a_step()
+            self.until_a_step()
             before, started = self.steps, time.perf_counter()
             time.sleep(seconds)
             return (self.steps - before) / (time.perf_counter() - started)
 
-    def _until_a_step(self) -> None:
+    def until_a_step(self) -> None:
+        """Wait until it is at work."""
         before = self.steps
         while self.steps == before:
             time.sleep(0.001)
@@ -284,6 +288,10 @@ class _Training:
     def _train(self) -> None:
         import torch
 
+        # One thread of arithmetic: several that wait for each other by spinning come to a
+        # standstill where other programs want the processors too.
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
         generator = torch.Generator().manual_seed(0)
         model = torch.nn.Sequential(
             torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 256)
@@ -295,6 +303,7 @@ class _Training:
                 self._idle.set()
                 self._go.wait()
             if self._end:
+                torch.set_num_threads(threads)
                 return
             loss = (model(inputs) - inputs).square().mean()
             optimizer.zero_grad()

@@ -17,7 +17,11 @@ app.add_typer(cache_app, name="cache")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 BackendName = Annotated[
-    str, typer.Option("--backend", help="local, bwrap, docker, kubernetes, fusion or piston.")
+    str,
+    typer.Option(
+        "--backend",
+        help="local, bwrap, docker, kubernetes, fusion:URL, piston:URL, or the URL of a server.",
+    ),
 ]
 
 _LEVELS = "full, or weaker on purpose: a comma list such as userns,landlock:1,seccomp."
@@ -125,6 +129,36 @@ def check(
 
     chosen = corpus or ["hostile", "cheat"]
     _end(check_command(backend, level, only or [], chosen, language or [], peers, as_json))
+
+
+@app.command()
+def serve(
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8080,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="RLKIT_SANDBOX_TOKEN", help="What every request must carry."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Jobs at a time.", show_default="all processors")
+    ] = None,
+    queue: Annotated[int, typer.Option(help="Requests that may wait.")] = 64,
+    grace: Annotated[
+        float, typer.Option(help="Seconds that running jobs are given at the end.")
+    ] = 10.0,
+    allow_unsafe: Annotated[
+        bool, typer.Option(help="Serve even where programs cannot be kept apart.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Runs programs for others, in this machine's sandbox; Ctrl-C ends it in good order."""
+    from rlkit.sandbox.serve.command import serve_command
+
+    serve_command(
+        *(host, port, token, workers, queue, grace, allow_unsafe, as_json),
+    )
 
 
 @cache_app.command()

@@ -17,6 +17,7 @@ _HOMES = {
     "LiveRun": "rlkit.lab.live_run",
     "LossPanel": "rlkit.lab.loss_panel",
     "ExpertPanel": "rlkit.lab.expert",
+    "RatioPanel": "rlkit.lab.ratio_panel",
     "ReportPage": "rlkit.lab.report_page",
     "current": "rlkit.lab.live",
     "headless": "rlkit.lab.frontend",

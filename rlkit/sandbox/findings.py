@@ -187,6 +187,10 @@ def _disk(found: Findings) -> Property:
 def _teardown(found: Findings) -> Property:
     from rlkit.sandbox.probe import FAMILY_ENDED
 
+    over = found.family in ("ended", "not seen any more")
+    bare = not found.fences  # a service that was asked what it does without fences of ours
+    if found.said("start_process") == "worked" and bare and found.own_processes and over:
+        return Property("teardown", "enforced", f"process ids of its own; {FAMILY_ENDED}")
     if found.said("start_process") not in REFUSALS:
         searched = "tagged processes are searched and killed" if "tag" in found.fences else ""
         searched = searched or "what it leaves is not known"

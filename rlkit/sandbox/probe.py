@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import secrets
 import socket
 import tempfile
@@ -90,11 +91,12 @@ def probe(
             fences=frozenset(outcome.fences),
             reached=reached,
             one_shot=one_shot,
-            host_user=os.geteuid(),
+            host_user=os.geteuid() if hasattr(os, "geteuid") else -1,
             own_processes=_own_processes(came_of["who_am_i"][0]),
             other_kernel=_other_kernel(came_of["which_kernel"][0]),
         )
-    if "worked" not in came_of["start_process"]:
+    bare = found.own_processes and not found.fences
+    if "worked" not in came_of["start_process"] or bare:
         found.family = _family(run)
     properties = properties_of(found)
     level = judge_level(found, properties, claim)
@@ -291,7 +293,7 @@ def _other_kernel(answer: str | None) -> bool:
     parts = str(answer).split("|")
     if len(parts) != 3:
         return False
-    ours = os.uname()
+    ours = platform.uname()
     booted = _bytes_of("/proc/sys/kernel/random/boot_id").decode().strip()
     if parts[2] and booted and parts[2] != booted:
         return True

@@ -24,7 +24,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from rlkit.sandbox.backends.base import Call, Outcome
+from rlkit.sandbox.backends.base import Call, InfrastructureFault, Outcome
 from rlkit.sandbox.backends.by_command import answers, blocks_of, of_two
 from rlkit.sandbox.types import IsolationReport, Job, Limits
 
@@ -32,11 +32,14 @@ from rlkit.sandbox.types import IsolationReport, Job, Limits
 CORE = ("once", "fences", "harness", "kernel", "landlock", "seccomp", "child")
 _MORE = {"proxy": ("proxy",), "inproc": ("proxy", "inproc"), "mathematics": ("mathematics",)}
 
-#: Starting an interpreter and the harness may take so much longer than a program may run.
+#: Starting an interpreter and the harness may take so much longer than a program may run, as
+#: long as it is not known how long it takes.
 START_S = 2.0
 
 _PROGRAM = '''\
-import base64, sys, zlib
+import base64, os, sys, zlib
+if os.access(os.path.dirname(os.path.abspath(__file__)), os.W_OK):
+    os.unlink(__file__)  # so that a job finds its folder empty
 parts = zlib.decompress(base64.b85decode("".join("""
 {packed}
 """.split()))).decode().split("\\0")
@@ -61,6 +64,9 @@ once.main(text=True)
 
 class CallByText:
     """Mix this into a backend that has `run_text`, to get `call` and both reports."""
+
+    #: The shortest time that a whole call took so far, most of it for starting.
+    _quickest = START_S
 
     def run_text(
         self, source: str, stdin: str, limits: Limits, cancelled: Callable[[], bool]
@@ -100,10 +106,13 @@ class CallByText:
         room = replace(
             limits,
             output_kb=limits.output_kb + 3 * limits.result_kb + 64,
-            wall_s=limits.wall_s + START_S,
+            wall_s=limits.wall_s + min(START_S, 0.25 + 2 * self._quickest),
             processes=limits.processes + of_two(call),
         )
         outcome = self.run_text(program_of(call.mode), stdin, room, cancelled)
+        if outcome.ended == "exit" and outcome.wall_s:
+            self._quickest = min(self._quickest, outcome.wall_s)
+        stopped_early(outcome, len(outcome.stderr), limits.output_kb, limits.result_kb)
         outcome = replace(outcome, stdout=unpacked(outcome.stdout))
         return answers(outcome, limits, pair=of_two(call))
 
@@ -126,6 +135,21 @@ class CallByText:
     @property
     def _reports(self) -> dict[bool, IsolationReport]:
         return self.__dict__.setdefault("_reports_made", {})
+
+
+def stopped_early(outcome: Outcome, printed: int, output_kb: int, result_kb: int) -> None:
+    """Refuse to take a service's own limit on output for one of ours.
+
+    Raises:
+        InfrastructureFault: it stopped a program that had not printed what it may.
+    """
+    if outcome.ended != "output" or printed >= output_kb << 10:
+        return
+    if len(outcome.stdout) < result_kb << 10:
+        raise InfrastructureFault(
+            f"the service stopped the program after {len(outcome.stdout) + len(outcome.stderr)} "
+            "bytes of output, which is less than it may print; the service's owner can allow more"
+        )
 
 
 @lru_cache(maxsize=16)

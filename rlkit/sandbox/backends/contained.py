@@ -37,8 +37,11 @@ from rlkit.sandbox.types import IsolationReport, Level
 #: The engine's client has so many seconds for anything but starting.
 CLIENT_S = 60.0
 
-#: What is in an image may be read: nothing of this machine is there.
-READABLE = ("/bin", "/etc", "/lib", "/lib64", "/opt", "/sbin", "/usr", "/nix/store")
+#: What may be read of an image: programs and libraries, and not what says who lives there.
+READABLE = (
+    *("/bin", "/lib", "/lib64", "/opt", "/sbin", "/usr", "/nix/store", "/etc/alternatives"),
+    *("/etc/ld.so.cache", "/etc/localtime", *(f"/etc/java-{n}-openjdk" for n in range(8, 27))),
+)
 
 #: Runs inside, before any job: where interpreters and compilers are, and their versions.
 LOOK_AROUND = r"""

@@ -148,7 +148,7 @@ class Service:
                     raise UserError(f"{self.address} {trouble}")
                 if status not in PASSING:
                     raise InfrastructureFault(f"{self.address} {trouble}")
-                pause = max(pause, _retry_after(headers))
+                pause += _retry_after(headers)  # and not all who were told so at once
             except TimeoutError:
                 raise InfrastructureFault(
                     f"{self.address} did not answer within {wait_s:.3g} s"
@@ -198,15 +198,17 @@ class Service:
             connection, kept = self._connection(check, deadline)
             good = False
             try:
-                connection.request(method, self.base + path, body, headers)
-                response = connection.getresponse()
+                try:
+                    connection.request(method, self.base + path, body, headers)
+                    response = connection.getresponse()
+                except (ConnectionError, http.client.BadStatusLine):
+                    # One that was kept may have been closed meanwhile: that is no trouble.
+                    if kept:
+                        continue
+                    raise
                 data = _body(response)
                 good = not response.will_close
                 return response.status, response.headers, data
-            except (ConnectionError, http.client.BadStatusLine):
-                # A connection that was kept may have been closed meanwhile: that is no trouble.
-                if not kept:
-                    raise
             finally:
                 self._give_back(connection, good)
 

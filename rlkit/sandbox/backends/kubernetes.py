@@ -121,7 +121,7 @@ class KubernetesBackend(ContainedBackend):
     def _open(self, kind: Kind, name: str) -> Sequence[str]:
         if kind.network:
             raise UserError("jobs with a network are not run in pods; leave Limits.network False")
-        pod = self._take()
+        pod = self._ready_pod()
         self._pod_of[name] = pod
         return [*self._prefix(), "exec", "-i", pod, "-c", "worker", "--", *self._interpreter()]
 
@@ -133,7 +133,7 @@ class KubernetesBackend(ContainedBackend):
             self._delete(pod)
 
     def _look_around(self) -> str:
-        pod = self._take()
+        pod = self._ready_pod()
         try:
             return self._kubectl(
                 *("exec", "-i", pod, "-c", "worker", "--", self.python, "-c", LOOK_AROUND),
@@ -143,7 +143,7 @@ class KubernetesBackend(ContainedBackend):
             with self._pods:
                 self._warm.append(pod)
 
-    def _take(self) -> str:
+    def _ready_pod(self) -> str:
         """A pod that is ready; asks for others to take its place."""
         with self._pods:
             pod = self._warm.popleft() if self._warm else None

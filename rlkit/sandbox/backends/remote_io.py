@@ -17,6 +17,7 @@ from typing import Protocol
 from rlkit.errors import UserError
 from rlkit.sandbox import languages
 from rlkit.sandbox.backends.base import Outcome
+from rlkit.sandbox.backends.by_text import stopped_early
 from rlkit.sandbox.endings import what_ended_it
 from rlkit.sandbox.io_judge import judge_test, last_words, not_run, verdict_of
 from rlkit.sandbox.job import Job
@@ -122,6 +123,8 @@ def run(
             if compiled.status is not Status.PASS:
                 results = [not_run(t, compiled.status, compiled.message) for t in job.tests]
                 return verdict_of(results, [], isolation, compiled, compiled.message)
+        printed = len(outcome.stdout) + len(outcome.stderr)
+        stopped_early(outcome, printed, limits.output_kb, limits.output_kb)
         outcome = _within(limits, outcome)
         result = judge_test(row, test, limits, outcome)
         results.append(result)

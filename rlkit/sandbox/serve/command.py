@@ -10,7 +10,8 @@ import signal
 import sys
 import threading
 
-from rlkit.sandbox.serve.server import Server, is_loopback
+from rlkit.sandbox.serve.protocol import is_loopback
+from rlkit.sandbox.serve.server import Server
 
 
 def serve_command(

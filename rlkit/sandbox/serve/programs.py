@@ -14,11 +14,12 @@ from dataclasses import replace
 from rlkit.errors import UserError
 from rlkit.sandbox import languages
 from rlkit.sandbox.artefacts import Artefacts
-from rlkit.sandbox.backends.base import Backend, InfrastructureFault, Outcome
+from rlkit.sandbox.backends.base import Backend, Outcome
 from rlkit.sandbox.backends.remote_io import Program as Wanted
 from rlkit.sandbox.compiling import Interrupted, compile_program
 from rlkit.sandbox.io_program import Program, Refused
 from rlkit.sandbox.job import Job
+from rlkit.sandbox.scheduler import Stopped
 from rlkit.sandbox.serve.answer import Refusal
 from rlkit.sandbox.spec import TestSpec
 from rlkit.sandbox.verdict import CompileReport, Status
@@ -35,7 +36,8 @@ def run_program(
 
     Raises:
         Refusal: no such language here, or a program that cannot be one.
-        InfrastructureFault: the sandbox failed, or nobody waits any more.
+        InfrastructureFault: the sandbox failed.
+        Stopped: nobody waits any more.
     """
     try:
         row, toolchain = languages.get(wanted.language), languages.require(wanted.language)
@@ -70,7 +72,7 @@ def run_program(
     except ValueError as error:  # the name of a file to fetch
         raise Refusal(400, str(error)) from None
     except Interrupted:
-        raise InfrastructureFault("cancelled") from None
+        raise Stopped from None
     if outcome.ended == "cancelled":
-        raise InfrastructureFault("cancelled")
+        raise Stopped
     return compiled, outcome

@@ -24,7 +24,6 @@ from rlkit.sandbox import codec
 from rlkit.sandbox.zygote import fences, harness, kernel, landlock, seccomp
 from rlkit.sandbox.zygote.child import CHANNEL, PEER
 
-
 #: A candidate has so many seconds to end by itself, when the verifier is done.
 PATIENCE_S = 0.5
 
@@ -42,6 +41,8 @@ def main(text: bool = False) -> None:
     head = codec.decode(_read_block())
     limits, mode = head["limits"], head["mode"]
     sys.path[:] = [path for path in sys.path if path and path != os.getcwd()]
+    if not head.get("imports"):  # what is installed here is no part of the language
+        sys.path[:] = [path for path in sys.path if not path.endswith("-packages")]
     if mode == "command":
         _become(codec.decode(_read_block()), _Fence(limits, head["readable"], True), head)
     name = "harness" if mode == "func" else mode

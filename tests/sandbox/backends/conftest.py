@@ -64,3 +64,21 @@ def make_shims(tmp_path_factory) -> Callable[[], Shims]:
 @pytest.fixture(scope="session")
 def shims(make_shims) -> Shims:
     return make_shims()
+
+
+def neighbour(name: str):
+    """A module of this folder, which is no package."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def bad():
+    """A service that misbehaves; see `misbehaving.Misbehaving`."""
+    service = neighbour("misbehaving").Misbehaving()
+    yield service
+    service.close()

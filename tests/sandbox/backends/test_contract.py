@@ -54,7 +54,13 @@ CASES = {
     "values": (
         func(
             "def f(x): return [x, b'\\xff\\x00%', ('\\u00e9\\n', None), 0.1, {1: {2}}]",
-            [TestSpec("t", args=("\u00e9\ud800",), expected=["\u00e9\ud800", b"\xff\x00%", ("\u00e9\n", None), 0.1, {1: {2}}])],  # noqa: E501
+            [
+                TestSpec(
+                    "t",
+                    args=("\u00e9\ud800",),
+                    expected=["\u00e9\ud800", b"\xff\x00%", ("\u00e9\n", None), 0.1, {1: {2}}],
+                )
+            ],
         ),
         "PASS",
         1.0,
