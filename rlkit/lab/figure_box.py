@@ -24,7 +24,12 @@ PANEL_KEYS = (
     'key => key.ctrlKey || key.metaKey || key.stopPropagation())">'
     ".rlkit-panel, .rlkit-panel .widget-box {overflow: visible}"
     ".rlkit-panel .widget-html-content {line-height: 1.4}"
-    ".rlkit-panel .widget-html-content :is(caption, th) {text-align: left}</style>"
+    ".rlkit-panel .widget-html-content :is(caption, th) {text-align: left}"
+    # On a phone a label stands above its slider, which else would have no length left.
+    "@media (max-width: 700px) {"
+    ".rlkit-panel :is(.widget-hslider, .widget-dropdown) {flex-wrap: wrap; height: auto}"
+    ".rlkit-panel :is(.widget-hslider, .widget-dropdown) > label {flex: 1 0 100%; text-align: left}"
+    "}</style>"
 )
 
 
