@@ -158,6 +158,8 @@ def _run_stage(limits: Limits, outcome: Outcome) -> dict[str, Any]:
     stderr = outcome.stderr.decode("utf-8", "replace")
     number = outcome.signal or (9 if status is not None else None)
     ended = _ENDINGS.get(status) if status is not None else ("RE" if outcome.exit_code else None)
+    if outcome.ended == "disk":  # "OL" is for what it printed
+        ended = "SG"
     return {
         "stdout": stdout,
         "stderr": stderr,

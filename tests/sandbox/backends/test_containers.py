@@ -1,8 +1,8 @@
 """Docker and Kubernetes, through stand-ins for their clients: what is asked for, what is left.
 
 The stand-ins are as strict about command lines as the real programs, and run what they are given
-on this machine. No engine and no cluster is needed; where a real one is, the contract suite of
-`test_contract.py` runs against it by `RLKIT_REAL_DOCKER=1`.
+on this machine. No engine and no cluster is needed; where a real engine is, one job runs in it
+by `RLKIT_REAL_DOCKER=1`.
 """
 
 from __future__ import annotations
