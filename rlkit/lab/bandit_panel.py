@@ -23,6 +23,7 @@ from rlkit.lab.bandit import Bandit, probabilities
 from rlkit.lab.bandit_figures import probability_figure, strip_figure
 from rlkit.lab.frontend import headless
 from rlkit.lab.live_run import check_steps
+from rlkit.lab.panel_settings import changed
 from rlkit.lab.theme import figure_notes, number
 
 #: Estimates of one strip.
@@ -110,10 +111,7 @@ class BanditPanel:
         Raises:
             UserError: a value that makes no sense, or a name that is no setting.
         """
-        unknown = set(changes) - set(vars(self.settings))
-        if unknown:
-            raise UserError(f"no setting {sorted(unknown)}; there are {list(vars(self.settings))}")
-        self.settings = replace(self.settings, **changes)
+        self.settings = changed(self.settings, changes)
         self._draw()
 
     def step(self, count: int = 1) -> None:

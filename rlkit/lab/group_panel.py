@@ -12,7 +12,7 @@ Left out on purpose: rewards between 0 and 1, and lengths of single answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
@@ -20,6 +20,7 @@ import plotly.graph_objects as go
 from rlkit.errors import UserError
 from rlkit.lab.frontend import headless
 from rlkit.lab.group_numbers import BUDGET, GroupNumbers, group_figure, group_numbers
+from rlkit.lab.panel_settings import changed
 from rlkit.lab.theme import DECORATION, PALETTE, describe, escape, figure_notes, number, template
 from rlkit.objectives.normalisers import NORMALISERS
 
@@ -140,10 +141,7 @@ class GroupPanel:
         Raises:
             UserError: a value that makes no sense, or a name that is no setting.
         """
-        unknown = set(changes) - set(vars(self.settings))
-        if unknown:
-            raise UserError(f"no setting {sorted(unknown)}; there are {list(vars(self.settings))}")
-        self.settings = replace(self.settings, **changes)
+        self.settings = changed(self.settings, changes)
         if self._controls is not None:
             self._controls.draw()
 

@@ -23,6 +23,7 @@ import torch
 
 from rlkit.errors import UserError
 from rlkit.lab.frontend import headless
+from rlkit.lab.panel_settings import changed
 from rlkit.lab.theme import (
     PALETTE,
     PATTERNS,
@@ -130,10 +131,7 @@ class LossPanel:
         Raises:
             UserError: a value that makes no sense, or a name that is no setting.
         """
-        unknown = set(changes) - set(vars(self.settings))
-        if unknown:
-            raise UserError(f"no setting {sorted(unknown)}; there are {list(vars(self.settings))}")
-        wanted = replace(self.settings, **changes)
+        wanted = changed(self.settings, changes)
         if not 2 <= wanted.group_size <= self.most or not wanted.temperature > 0:
             raise UserError(
                 f"a group has 2 to {self.most} answers here and a temperature above 0, not "
