@@ -142,7 +142,7 @@ def scratch_files(backend) -> list[str]:
     return found
 
 
-def assert_soon(holds: Callable[[], bool], seconds: float = 5.0) -> None:
+def assert_soon(holds: Callable[[], bool], seconds: float = 20.0) -> None:
     """The zygote tidies up right after it has answered."""
     deadline = time.monotonic() + seconds
     while not holds():

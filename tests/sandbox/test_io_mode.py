@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -226,6 +227,8 @@ def test_a_fault_of_the_sandbox_goes_on_to_the_front(judged, counted):
 
 @pytest.mark.parametrize("preload", ["numpy", "sympy"])
 def test_libraries_only_where_asked_for(judged, preload):
+    if sys.prefix.startswith(("/tmp/", "/dev/shm/")):
+        pytest.skip("this Python's libraries lie in /tmp, and a job has a /tmp of its own")
     pytest.importorskip(preload)
     source, tests = f"import {preload}\nprint(7)", [TestSpec("t", expected="7")]
     assert judged(source, tests=tests).status is Status.RUNTIME_ERROR
