@@ -6,7 +6,6 @@ where asked for, so that TRL takes them as they are.
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections.abc import Iterator
@@ -20,12 +19,11 @@ import torch
 from rlkit.errors import UserError
 from rlkit.policy.lora import LoraSpec
 from rlkit.policy.quantization import four_bit_layers, keep_gradients, nf4_config, probe_nf4
+from rlkit.policy.saving import POLICY_FILE
 from rlkit.policy.smol import find_smol
 
 #: The weights that ship with the package.
 TINY = Path(__file__).parent / "tiny"
-#: Written by `Policy.save`, so that a saved policy knows its base by name.
-POLICY_FILE = "rlkit_policy.json"
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -103,12 +101,6 @@ def resolve_source(name: str | Path) -> str:
         f"unknown policy {text!r}; give 'tiny', 'smol', a folder with a model, "
         "or a hub id like 'owner/name'"
     )
-
-
-def saved_policy(folder: str) -> dict[str, Any] | None:
-    """What `Policy.save` noted in this folder, or `None` when it is a plain model."""
-    file = Path(folder) / POLICY_FILE
-    return json.loads(file.read_text()) if file.exists() else None
 
 
 def load_tokenizer(source: str) -> Any:

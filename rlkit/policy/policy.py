@@ -8,9 +8,6 @@ back. It is not a trainer: it owns no optimizer and no learning rate.
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +19,6 @@ from rlkit.errors import UserError
 from rlkit.policy.engine.sampling import Sampling
 from rlkit.policy.generation import Sampled, uniform_streams
 from rlkit.policy.loading import (
-    POLICY_FILE,
     Precision,
     add_lora,
     end_ids,
@@ -30,12 +26,12 @@ from rlkit.policy.loading import (
     load_tokenizer,
     resolve_device,
     resolve_source,
-    saved_policy,
 )
 from rlkit.policy.lora import LoraSpec
 from rlkit.policy.prompts import check_request, encode_prompt
 from rlkit.policy.rollout import Group, Rollout
 from rlkit.policy.sampler import RolloutKind, Sampler
+from rlkit.policy.saving import saved_policy, write_policy
 from rlkit.policy.scoring import Scored, score_rollouts
 from rlkit.tasks import Problem
 
@@ -145,15 +141,12 @@ class Policy:
         model = PeftModel.from_pretrained(
             model, folder, is_trainable=True, autocast_adapter_dtype=True
         ).eval()
-        spec = dict(saved["lora"])
-        if isinstance(spec["targets"], list):
-            spec["targets"] = tuple(spec["targets"])
         policy = cls(
             model,
             load_tokenizer(folder),
             name=saved["base"],
             precision=precision,
-            lora=LoraSpec(**spec),
+            lora=saved["lora"],
             quantize=quantize,
             seed=seed,
             pretrained_adapter=True,
@@ -399,18 +392,7 @@ class Policy:
         if self.lora is None:
             raise UserError("there is no adapter to save; load the policy with lora=LoraSpec()")
         folder = Path(folder)
-        aside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-        shutil.rmtree(aside, ignore_errors=True)
-        try:
-            self.model.save_pretrained(aside)
-            self.tokenizer.save_pretrained(aside)
-            note = {"base": self.name, "lora": vars(self.lora), "version": self.version}
-            (aside / POLICY_FILE).write_text(json.dumps(note, indent=2))
-            if folder.exists():
-                shutil.rmtree(folder)
-            os.replace(aside, folder)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+        write_policy(self, folder)
         return folder
 
     def fingerprint(self) -> str:

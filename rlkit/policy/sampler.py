@@ -29,8 +29,9 @@ KINDS = ("exact", "fast", "plain")
 
 #: Rows that are decoded together; more are split.
 MAX_ROWS = 256
-#: Bytes that the keys and values of one batch of answers may take.
+#: Bytes that the keys and values of one batch of answers may take, on a CPU and on a GPU.
 MAX_CACHE = 1 << 29
+MAX_CACHE_GPU = 1 << 32
 
 
 class Sampler:
@@ -94,7 +95,8 @@ class Sampler:
         rows = MAX_ROWS
         if self._engine is not None:
             each = self._engine.bytes_a_token() * max_new_tokens
-            rows = max(1, min(MAX_ROWS, MAX_CACHE // each))
+            on_gpu = next(self.model.parameters()).device.type == "cuda"
+            rows = max(1, min(MAX_ROWS, (MAX_CACHE_GPU if on_gpu else MAX_CACHE) // each))
         return max(1, rows // group_size)
 
     def generate(

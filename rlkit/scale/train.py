@@ -12,7 +12,6 @@ the model in `model/`, which `Policy.load` takes.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -107,7 +106,7 @@ def _train(built: Any, interruption: Any, checkpoint: Path | None) -> int:
 def save_model(built: Any, step: int) -> None:
     """Writes the model where `Policy.load` finds it; all ranks must call it for shards."""
     from rlkit.policy import LoraSpec
-    from rlkit.policy.loading import POLICY_FILE
+    from rlkit.policy.saving import write_note
 
     folder = Path(built.config.run) / "model"
     if built.policy is not None and built.policy.lora is not None:
@@ -120,8 +119,7 @@ def save_model(built: Any, step: int) -> None:
         built.tokenizer.save_pretrained(folder)
         if built.config.lora is not None:
             lora = LoraSpec(built.config.lora.rank, built.config.lora.alpha)
-            note = {"base": built.config.policy, "lora": vars(lora), "version": step}
-            (folder / POLICY_FILE).write_text(json.dumps(note, indent=2))
+            write_note(folder, built.config.policy, lora, step)
 
 
 def accelerate_file(name: str) -> Path:

@@ -323,3 +323,11 @@ def test_limits_that_nobody_chose_are_raised_to_what_the_language_needs():
     assert javascript.fit(Limits(memory_mb=256), chosen=True).memory_mb == 256
     assert bash.fit(Limits(), chosen=True).processes == 16
     assert bash.fit(Limits(processes=40), chosen=True).processes == 40
+
+
+def test_libraries_below_tmp_are_refused_in_words_and_no_program_is_blamed(judged, monkeypatch):
+    from rlkit.sandbox.languages import scripted
+
+    monkeypatch.setattr(scripted, "_library_folders", lambda: ("/tmp/env/site-packages",))
+    with pytest.raises(UserError, match="preload='numpy' needs the libraries in '/tmp/env"):
+        judged("import numpy\nprint(7)", tests=[TestSpec("t", expected="7")], preload="numpy")

@@ -22,8 +22,8 @@ from typing import Any
 
 from rlkit.errors import UserError
 from rlkit.sandbox.backends.base import Command, InfrastructureFault, Outcome
-from rlkit.sandbox.backends.by_text import CallByText
-from rlkit.sandbox.backends.http import Cancelled, Service
+from rlkit.sandbox.backends.by_service import PATIENCE_S, ByService
+from rlkit.sandbox.backends.http import Service
 from rlkit.sandbox.backends.remote_io import Program
 from rlkit.sandbox.limits import Limits
 
@@ -33,16 +33,13 @@ LANGUAGES = {
     **{"java": "java", "rust": "rust", "go": "go", "bash": "bash", "sql": "sql"},
 }
 
-#: Seconds that the service may take beside what a job may: queueing, starting, the way there.
-PATIENCE_S = 30.0
-
 #: The service keeps this much of each output and drops the rest without a word.
 KEPT_BYTES = 1 << 20
 
 _STDIN = "rlkit-stdin"
 
 
-class FusionBackend(CallByText):
+class FusionBackend(ByService):
     """Runs jobs on a SandboxFusion service.
 
     Args:
@@ -61,6 +58,8 @@ class FusionBackend(CallByText):
     """
 
     name = "fusion"
+    path = "/run_code"
+    compiled = ("cpp", "java", "rust", "go")
 
     def __init__(
         self,
@@ -81,10 +80,7 @@ class FusionBackend(CallByText):
         self, source: str, stdin: str, limits: Limits, cancelled: Callable[[], bool]
     ) -> Outcome:
         """Run a Python program; see `by_text`."""
-        program = Program("python", source, stdin.encode(), limits=limits)
-        outcome = self.run_program(program, cancelled)[1]
-        if outcome is None:
-            raise InfrastructureFault(f"{self.service.address} did not run the program")
+        outcome = super().run_text(source, stdin, limits, cancelled)
         if len(outcome.stdout) >= self.kept_bytes and outcome.ended == "exit":
             # Cut somewhere, so that answers are missing; the program may be all right.
             raise InfrastructureFault(
@@ -113,39 +109,9 @@ class FusionBackend(CallByText):
             keep=command.keep,
             limits=replace(limits, processes=max(1, limits.processes)),
         )
-        outcome = self.run_program(program, cancelled)[1]
-        if outcome is None:
-            raise InfrastructureFault(f"{self.service.address} did not run the program")
-        return outcome
+        return self.run_alone(program, cancelled)
 
-    def run_program(
-        self, program: Program, cancelled: Callable[[], bool]
-    ) -> tuple[Outcome | None, Outcome | None]:
-        """Compile and run a whole program; see `remote_io`.
-
-        Raises:
-            UserError: the service has no such language, or takes no arguments.
-            InfrastructureFault: the service failed.
-        """
-        body = self._body(program)
-        compile_s = program.compile_limits.wall_s if program.language in _COMPILED else 0.0
-        try:
-            answer = self.service.json(
-                "POST",
-                "/run_code",
-                body,
-                wait_s=compile_s + program.limits.wall_s + self.patience_s,
-                cancelled=cancelled,
-            )
-        except Cancelled:
-            return None, Outcome(ended="cancelled")
-        return self._understood(answer)
-
-    def close(self) -> None:
-        """Close the connections; may be called twice."""
-        self.service.close()
-
-    def _body(self, program: Program) -> dict[str, Any]:
+    def request_of(self, program: Program) -> dict[str, Any]:
         if program.language not in LANGUAGES:
             raise UserError(
                 f"SandboxFusion runs no {program.language}; it has {', '.join(LANGUAGES)}"
@@ -173,7 +139,7 @@ class FusionBackend(CallByText):
             "fetch_files": list(program.keep),
         }
 
-    def _understood(self, answer: Any) -> tuple[Outcome | None, Outcome | None]:
+    def understood(self, answer: Any) -> tuple[Outcome | None, Outcome | None]:
         """The facts in an answer; whatever does not have its shape is a fault of the service."""
         if not isinstance(answer, dict) or answer.get("status") not in _STATUSES:
             raise InfrastructureFault(f"{self.service.address} answered nonsense: {answer!r:.200}")
@@ -232,7 +198,6 @@ class FusionBackend(CallByText):
 
 
 _STATUSES = ("Success", "Failed", "SandboxError")
-_COMPILED = ("cpp", "java", "rust", "go")
 
 
 def ended_with(code: int) -> tuple[int | None, int | None]:

@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 
 from rlkit.errors import UserError
 from rlkit.sandbox.backends.base import Command, InfrastructureFault, Outcome
-from rlkit.sandbox.backends.by_text import CallByText
-from rlkit.sandbox.backends.http import Cancelled, Service
+from rlkit.sandbox.backends.by_service import PATIENCE_S, ByService
+from rlkit.sandbox.backends.http import Service
 from rlkit.sandbox.backends.remote_io import Program
 from rlkit.sandbox.limits import Limits
 
@@ -37,10 +37,6 @@ _FILES = {
     **{"cpp": "main.cpp", "java": "Main.java", "rust": "main.rs", "go": "main.go"},
     **{"bash": "main.sh", "sql": "main.sql"},
 }
-_COMPILED = ("c", "cpp", "java", "rust", "go", "typescript")
-
-#: Seconds that the service may take beside what a job may.
-PATIENCE_S = 30.0
 
 #: How Piston says what ended a run, and what that is called here.
 _ENDED = {"TO": ("wall", "wall clock"), "OL": ("output", "output limit")}
@@ -53,7 +49,7 @@ _SIGNALS = {
 }
 
 
-class PistonBackend(CallByText):
+class PistonBackend(ByService):
     """Runs jobs on a Piston service.
 
     Args:
@@ -71,6 +67,8 @@ class PistonBackend(CallByText):
     """
 
     name = "piston"
+    path = "/api/v2/execute"
+    compiled = ("c", "cpp", "java", "rust", "go", "typescript")
 
     def __init__(
         self,
@@ -99,41 +97,12 @@ class PistonBackend(CallByText):
                 self._runtimes = self._known(told)
             return self._runtimes
 
-    def run_text(
-        self, source: str, stdin: str, limits: Limits, cancelled: Callable[[], bool]
-    ) -> Outcome:
-        """Run a Python program; see `by_text`."""
-        program = Program("python", source, stdin.encode(), limits=limits)
-        outcome = self.run_program(program, cancelled)[1]
-        if outcome is None:
-            raise InfrastructureFault(f"{self.service.address} did not run the program")
-        return outcome
-
     def execute(self, command: Command, limits: Limits, cancelled: Callable[[], bool]) -> Outcome:
         """Not to be had: the service runs programs in languages that it knows."""
         self._no_commands()
 
-    def run_program(
-        self, program: Program, cancelled: Callable[[], bool]
-    ) -> tuple[Outcome | None, Outcome | None]:
-        """Compile and run a whole program; see `remote_io`.
-
-        Raises:
-            UserError: the service has no such language, or cannot be given what it needs.
-            InfrastructureFault: the service failed.
-        """
-        body = self._body(program)
-        compile_s = program.compile_limits.wall_s if program.language in _COMPILED else 0.0
-        try:
-            answer = self.service.json(
-                "POST",
-                "/api/v2/execute",
-                body,
-                wait_s=compile_s + program.limits.wall_s + self.patience_s,
-                cancelled=cancelled,
-            )
-        except Cancelled:
-            return None, Outcome(ended="cancelled")
+    def understood(self, answer: Any) -> tuple[Outcome | None, Outcome | None]:
+        """How compiling and running it ended."""
         if not isinstance(answer, dict):
             raise InfrastructureFault(f"{self.service.address} answered nonsense: {answer!r:.200}")
         compiling = self._stage(answer.get("compile"), "compile")
@@ -144,11 +113,7 @@ class PistonBackend(CallByText):
             raise InfrastructureFault(f"{self.service.address} tells of no run: {answer!r:.200}")
         return compiling, outcome
 
-    def close(self) -> None:
-        """Close the connections; may be called twice."""
-        self.service.close()
-
-    def _body(self, program: Program) -> dict[str, Any]:
+    def request_of(self, program: Program) -> dict[str, Any]:
         language = LANGUAGES.get(program.language)
         version = self.runtimes().get(language or "")
         if version is None:

@@ -17,9 +17,11 @@ import importlib.util
 import os
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlkit.errors import UserError
 from rlkit.sandbox.languages import smoke
 from rlkit.sandbox.languages.row import (
     Compilation,
@@ -58,6 +60,7 @@ def _find_python() -> Toolchain | LanguageMissing:
     return Toolchain("python", version, {"python": program}, readable, identity(version, [program]))
 
 
+@cache
 def _library_folders() -> tuple[str, ...]:
     """Where the libraries of `preload` are installed."""
     found = []
@@ -68,6 +71,10 @@ def _library_folders() -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+#: Places that a job which starts programs has of its own, so that the machine's are hidden.
+_PRIVATE = ("/tmp/", "/dev/shm/")
+
+
 def _launch_python(toolchain: Toolchain, job: Job, limits: Limits) -> Launch:
     environment = {
         "PYTHONIOENCODING": "utf-8:backslashreplace",
@@ -76,7 +83,16 @@ def _launch_python(toolchain: Toolchain, job: Job, limits: Limits) -> Launch:
         **_ONE_THREAD,
     }
     if job.preload != "base":
-        environment["PYTHONPATH"] = os.pathsep.join(_library_folders())
+        folders = _library_folders()
+        for folder in folders:
+            # Otherwise an honest program would fail, and be blamed for it.
+            if folder.startswith(_PRIVATE):
+                raise UserError(
+                    f"preload={job.preload!r} needs the libraries in {folder!r}, and an io job has "
+                    "a folder of its own in that place; make the Python environment elsewhere, or "
+                    "use mode='func'"
+                )
+        environment["PYTHONPATH"] = os.pathsep.join(folders)
     # No site folders, no bytecode; the program's own folder stays importable for its files.
     return Launch((toolchain.tools["python"], "-s", "-S", "-B", "main.py"), environment)
 
