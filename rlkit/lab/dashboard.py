@@ -201,17 +201,7 @@ class Dashboard:
         return Snapshot("\n".join(text), "".join([*html, figure_notes(figure)]))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        static = self.snapshot()
-        if self._controls is None:
-            return {"text/plain": static.text, "text/html": static.html}
-        # What shows no widgets, a page made of the notebook for one, takes the other two.
-        widgets = self._controls.box._repr_mimebundle_()
-        note = f"<p>{escape(HINT)}</p>"
-        return {
-            **widgets,
-            "text/plain": f"{static.text}\n{HINT}",
-            "text/html": static.html + note,
-        }
+        return self.snapshot().beside(self._controls, HINT)
 
     # -- drawing ------------------------------------------------------------------------------
 
@@ -238,3 +228,19 @@ class Snapshot:
 
     def _repr_html_(self) -> str:
         return self.html
+
+    def beside(self, controls: Any, hint: str) -> dict[str, Any]:
+        """What a panel shows: its widgets where there are some, and this where they are not.
+
+        Args:
+            controls: of the panel, with the widget `box`; None without a front end.
+            hint: what to do where widgets are not shown.
+        """
+        if controls is None:
+            return {"text/plain": self.text, "text/html": self.html}
+        # What shows no widgets, a page made of the notebook for one, takes the other two.
+        return {
+            **controls.box._repr_mimebundle_(),
+            "text/plain": f"{self.text}\n{hint}",
+            "text/html": f"{self.html}<p>{escape(hint)}</p>",
+        }

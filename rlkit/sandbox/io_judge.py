@@ -14,16 +14,20 @@ Left out on purpose: credit for partly right output.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rlkit.sandbox.backends.base import Outcome
 from rlkit.sandbox.checkers import Agreement, agree
 from rlkit.sandbox.compare import short_repr
 from rlkit.sandbox.endings import what_ended_it
+from rlkit.sandbox.job import Job
 from rlkit.sandbox.languages.row import Language
 from rlkit.sandbox.limits import Limits
 from rlkit.sandbox.spec import TestSpec
 from rlkit.sandbox.verdict import CompileReport, IsolationReport, Status, TestResult, Verdict
+
+#: So many tests in a row may run into the wall clock; the others are not tried.
+TIMEOUTS_IN_A_ROW = 3
 
 _SIGTRAP, _SIGABRT = 5, 6  # by number: the program may have run on another system than this one
 
@@ -57,6 +61,40 @@ def judge_test(row: Language, test: TestSpec, limits: Limits, outcome: Outcome) 
         message=message,
         hidden=test.hidden,
     )
+
+
+def judge_tests(
+    job: Job, row: Language, limits: Limits, run_one: Callable[[TestSpec], Outcome]
+) -> tuple[list[TestResult], list[Outcome]]:
+    """A result for each test, in order, and the outcomes of those that were run.
+
+    Args:
+        job: its tests are run one after the other, until it says to stop or a program has
+            shown often enough that it never ends.
+        row: the language of the program.
+        limits: of one run.
+        run_one: runs the program for one test.
+
+    Raises:
+        CheckerFault: a checker of the user's own failed; and what `run_one` raises.
+    """
+    results: list[TestResult] = []
+    outcomes: list[Outcome] = []
+    timeouts, reached = 0, ""
+    for test in job.tests:
+        if reached:
+            results.append(not_run(test, Status.NO_RESULT, f"not reached: {reached}"))
+            continue
+        outcome = run_one(test)
+        result = judge_test(row, test, limits, outcome)
+        results.append(result)
+        outcomes.append(outcome)
+        timeouts = timeouts + 1 if result.status is Status.TIMEOUT else 0
+        if job.stop_on_first and result.status is not Status.PASS:
+            reached = "an earlier test did not pass"
+        elif timeouts == TIMEOUTS_IN_A_ROW:
+            reached = f"{timeouts} tests in a row ran into the wall clock"
+    return results, outcomes
 
 
 def not_run(test: TestSpec, status: Status, message: str) -> TestResult:

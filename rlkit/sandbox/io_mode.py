@@ -26,17 +26,15 @@ from rlkit.sandbox.artefacts import Artefacts
 from rlkit.sandbox.backends.base import Backend, InfrastructureFault, Outcome
 from rlkit.sandbox.checkers import CheckerFault
 from rlkit.sandbox.compiling import Interrupted, compile_program
-from rlkit.sandbox.io_judge import judge_test, not_run, verdict_of
+from rlkit.sandbox.io_judge import judge_tests, not_run, verdict_of
 from rlkit.sandbox.io_program import Program, Refused
 from rlkit.sandbox.job import Job
 from rlkit.sandbox.judge import without_start
 from rlkit.sandbox.languages.row import Language, Toolchain
 from rlkit.sandbox.languages.search import closed_to_others
 from rlkit.sandbox.limits import Limits
+from rlkit.sandbox.spec import TestSpec
 from rlkit.sandbox.verdict import IsolationReport, Status, TestResult, Verdict
-
-#: So many tests in a row may run into the wall clock.
-TIMEOUTS_IN_A_ROW = 3
 
 #: What an honest program may use that shows whether a language works.
 PROOF = Limits(wall_s=20.0, cpu_s=10.0)
@@ -108,25 +106,14 @@ def _run_tests(
     program: Program, files: dict[str, bytes], backend: Backend, cancelled: Cancelled
 ) -> tuple[list[TestResult], list[Outcome]]:
     """A result for each test, in order, and the outcomes of those that were run."""
-    job, timeouts, skip = program.job, 0, ""
-    results: list[TestResult] = []
-    outcomes: list[Outcome] = []
-    for test in job.tests:
-        if skip:
-            results.append(not_run(test, Status.NO_RESULT, f"not reached: {skip}"))
-            continue
+
+    def run_one(test: TestSpec) -> Outcome:
         outcome = backend.execute(program.command(test, files), program.allowed, cancelled)
         if outcome.ended == "cancelled":
             raise Interrupted
-        result = judge_test(program.row, test, program.limits, outcome)
-        results.append(result)
-        outcomes.append(outcome)
-        timeouts = timeouts + 1 if result.status is Status.TIMEOUT else 0
-        if job.stop_on_first and result.status is not Status.PASS:
-            skip = "an earlier test did not pass"
-        elif timeouts == TIMEOUTS_IN_A_ROW:
-            skip = f"{timeouts} tests in a row ran into the wall clock"
-    return results, outcomes
+        return outcome
+
+    return judge_tests(program.job, program.row, program.limits, run_one)
 
 
 _proofs: dict[int, tuple[weakref.ref, set[str]]] = {}

@@ -17,6 +17,7 @@ from rlkit.sandbox.checkers import ask, is_custom
 from rlkit.sandbox.codec import CodecError, decode
 from rlkit.sandbox.compare import same, short_repr
 from rlkit.sandbox.endings import what_ended_it
+from rlkit.sandbox.modes.evidence import verdict_of
 from rlkit.sandbox.types import (
     IsolationReport,
     Job,
@@ -61,30 +62,12 @@ def judge(job: Job, limits: Limits, outcome: Outcome, isolation: IsolationReport
         status = stopped
         reason = message or f"the program ended itself{_how(outcome)} before it answered"
         results = _fill_the_gaps(results, stopped or Status.NO_RESULT, reason)
-    passed = sum(result.status is Status.PASS for result in results)
-    if status is None:
-        status = next((r.status for r in results if r.status is not Status.PASS), Status.PASS)
-        message = ""
-        if answers.strange and status is not Status.PASS:
-            status = Status.TAMPERED
-            message = "the program wrote into the channel that carries the answers"
-    return Verdict(
-        status=status,
-        tests=tuple(results),
-        passed=passed,
-        total=len(results),
-        reward=passed / len(results),
-        stdout=outcome.stdout.decode("utf-8", "replace"),
-        stderr=outcome.stderr.decode("utf-8", "replace"),
-        truncated=outcome.truncated,
-        exit_code=outcome.exit_code,
-        signal=outcome.signal,
-        cpu_s=outcome.cpu_s,
-        wall_s=outcome.wall_s,
-        peak_rss_mb=_peak(outcome, answers),
-        isolation=isolation,
-        message=message,
-    )
+    passed = all(result.status is Status.PASS for result in results)
+    if status is None and answers.strange and not passed:
+        status = Status.TAMPERED
+        message = "the program wrote into the channel that carries the answers"
+    outcome = replace(outcome, peak_rss_mb=_peak(outcome, answers))
+    return verdict_of(job, results, status, message, outcome, isolation, "strong")
 
 
 def without_start(job: Job, status: Status, message: str) -> Verdict:

@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlkit.errors import UserError
-from rlkit.sandbox.modes.proxy import cannot_carry, prepare
+from rlkit.sandbox.backends.base import Outcome
+from rlkit.sandbox.modes.proxy import cannot_carry, judge, prepare
 from rlkit.sandbox.modes.test_text import read_test
-from rlkit.sandbox.types import Job, Limits, Status, TestSpec
+from rlkit.sandbox.types import IsolationReport, Job, Level, Limits, Status, TestSpec
 from rlkit.sandbox.zygote.proxy import joined
 
 
@@ -331,3 +332,13 @@ def test_names_and_classes_of_a_test() -> None:
 )
 def test_names_that_are_the_program_s(code: str, names: str) -> None:
     assert read_test(code).names == tuple(names.split())
+
+
+def test_a_flood_is_a_flood_also_when_the_verifier_lived_to_tell() -> None:
+    said = "the program ended before it answered"
+    messages = [("failed", 0, "NO_RESULT", said, None, 0.003), ("done",)]
+    outcome = Outcome(ended="output", messages=messages, candidate_signal=9)
+    job, limits = job_of("def f(x): ...", "assert f(1) == 1"), Limits()
+    verdict = judge(job, limits, outcome, IsolationReport(Level.NAMESPACED, "as seen"))
+    assert verdict.status is Status.OUTPUT_LIMIT and verdict.reward == 0.0
+    assert verdict.message == "printed more than 64 KiB"

@@ -283,15 +283,7 @@ class SandboxBench:
     __repr__ = __str__
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        static = self.snapshot()
-        if self._controls is None:
-            return {"text/plain": static.text, "text/html": static.html}
-        # What shows no widgets, a page made of the notebook for one, takes the other two.
-        return {
-            **self._controls.box._repr_mimebundle_(),
-            "text/plain": f"{static.text}\n{HINT}",
-            "text/html": f"{static.html}<p>{escape(HINT)}</p>",
-        }
+        return self.snapshot().beside(self._controls, HINT)
 
     # -- how it is done -------------------------------------------------------------------------
 

@@ -18,16 +18,15 @@ from rlkit.errors import UserError
 from rlkit.sandbox import languages
 from rlkit.sandbox.backends.base import Outcome
 from rlkit.sandbox.backends.by_text import stopped_early
+from rlkit.sandbox.checkers import CheckerFault
+from rlkit.sandbox.compiling import Interrupted
 from rlkit.sandbox.endings import what_ended_it
-from rlkit.sandbox.io_judge import judge_test, last_words, not_run, verdict_of
+from rlkit.sandbox.io_judge import judge_tests, last_words, not_run, verdict_of
 from rlkit.sandbox.job import Job
 from rlkit.sandbox.judge import without_start
 from rlkit.sandbox.limits import Limits
-from rlkit.sandbox.spec import text_bytes
-from rlkit.sandbox.verdict import CompileReport, IsolationReport, Status, TestResult, Verdict
-
-#: So many tests in a row may run into the wall clock; the others are not tried.
-TIMEOUTS_IN_A_ROW = 3
+from rlkit.sandbox.spec import TestSpec, text_bytes
+from rlkit.sandbox.verdict import CompileReport, IsolationReport, Status, Verdict
 
 
 @dataclass(frozen=True)
@@ -98,13 +97,10 @@ def run(
             f"{backend.name!r}; leave it out, and import what the service has"
         )
     files = {place: text_bytes(data, place) for place, data in job.files.items()}
-    results: list[TestResult] = []
-    outcomes: list[Outcome] = []
-    compiled, timeouts, skip = None, 0, ""
-    for test in job.tests:
-        if skip:
-            results.append(not_run(test, Status.NO_RESULT, f"not reached: {skip}"))
-            continue
+    compiled: CompileReport | None = None
+
+    def run_one(test: TestSpec) -> Outcome:
+        nonlocal compiled
         program = Program(
             language=job.language,
             source=source,
@@ -117,24 +113,29 @@ def run(
         )
         compiling, outcome = backend.run_program(program, cancelled)
         if "cancelled" in (compiling and compiling.ended, outcome and outcome.ended):
-            return without_start(job, Status.SANDBOX_ERROR, "cancelled")
+            raise Interrupted
         if compiling is not None:
             compiled = _compiled(program.compile_limits, compiling)
             if compiled.status is not Status.PASS:
-                results = [not_run(t, compiled.status, compiled.message) for t in job.tests]
-                return verdict_of(results, [], isolation, compiled, compiled.message)
+                raise _NotCompiled
         printed = len(outcome.stdout) + len(outcome.stderr)
         stopped_early(outcome, printed, limits.output_kb, limits.output_kb)
-        outcome = _within(limits, outcome)
-        result = judge_test(row, test, limits, outcome)
-        results.append(result)
-        outcomes.append(outcome)
-        timeouts = timeouts + 1 if result.status is Status.TIMEOUT else 0
-        if job.stop_on_first and result.status is not Status.PASS:
-            skip = "an earlier test did not pass"
-        elif timeouts == TIMEOUTS_IN_A_ROW:
-            skip = f"{timeouts} tests in a row ran into the wall clock"
+        return _within(limits, outcome)
+
+    try:
+        results, outcomes = judge_tests(job, row, limits, run_one)
+    except Interrupted:
+        return without_start(job, Status.SANDBOX_ERROR, "cancelled")
+    except CheckerFault as fault:
+        return without_start(job, Status.SANDBOX_ERROR, str(fault))
+    except _NotCompiled:
+        results = [not_run(t, compiled.status, compiled.message) for t in job.tests]
+        return verdict_of(results, [], isolation, compiled, compiled.message)
     return verdict_of(results, outcomes, isolation, compiled)
+
+
+class _NotCompiled(Exception):
+    """The compiler refused the program, so no test can be run."""
 
 
 def _within(limits: Limits, outcome: Outcome) -> Outcome:

@@ -97,8 +97,8 @@ def judge(job: Job, limits: Limits, outcome: Outcome, isolation: IsolationReport
         replace(r, status=theirs, message=reason) if theirs is not None and _gone(r) else r
         for r in evidence.results
     ]
-    if evidence.complete:
-        stopped, message = None, ""
+    if evidence.complete and outcome.ended != "output":
+        stopped, message = None, ""  # every answer was in before it ended
     if evidence.broken is not None:
         status, message = evidence.broken
         if status is Status.NO_RESULT and theirs is not None:

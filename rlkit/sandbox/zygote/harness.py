@@ -64,18 +64,32 @@ class Sender:
 
 
 def load(request: dict, send: Sender):
-    """Compile and execute the program; returns a function that finds its entry, or None."""
-    source = request["source"].removeprefix("\ufeff")
+    """Load the program; returns a function that finds its entry, or None."""
+    space, status, message = load_program(request["source"], request["seed"])
+    if not status:
+        try:
+            return find_entry(space, request["entry"])
+        except BaseException as error:  # a property of the program's may do anything
+            status, message = kind_of(error), describe(error)
+    send("broken", status, message)
+    return None
+
+
+def load_program(source: str, seed: int) -> tuple[dict, str, str]:
+    """Compile and run a program as the module `solution`; status and message are empty if it ran.
+
+    Returns:
+        its name space, a status, and a message.
+    """
+    source = source.removeprefix("\ufeff")
     try:
         code = compile(source, FILE_NAME, "exec", dont_inherit=True)
     except SyntaxError as error:
         where = f" (line {error.lineno})" if error.lineno else ""
-        send("broken", "COMPILE_ERROR", f"{type(error).__name__}: {error.msg}{where}")
-        return None
+        return {}, "COMPILE_ERROR", f"{type(error).__name__}: {error.msg}{where}"
     except (ValueError, MemoryError, RecursionError, OverflowError) as error:
         # NUL bytes, lone surrogates, a program too large or too deep for the compiler
-        send("broken", "COMPILE_ERROR", describe(error))
-        return None
+        return {}, "COMPILE_ERROR", describe(error)
     module = type(sys)("solution")
     module.__file__ = FILE_NAME
     sys.modules["solution"] = module
@@ -83,10 +97,10 @@ def load(request: dict, send: Sender):
     if "random" in source:
         import random
 
-        random.seed(request["seed"])
+        random.seed(seed)
         numpy = sys.modules.get("numpy")
         if numpy is not None and hasattr(numpy, "random"):
-            numpy.random.seed(request["seed"] % (1 << 32))
+            numpy.random.seed(seed % (1 << 32))
     missing = TYPING_NAMES.intersection(_names(code))
     if missing:
         import typing
@@ -94,11 +108,9 @@ def load(request: dict, send: Sender):
         space.update({name: getattr(typing, name) for name in missing})
     try:
         exec(code, space)
-        find = find_entry(space, request["entry"])
     except BaseException as error:  # SystemExit and KeyboardInterrupt are failures too
-        send("broken", kind_of(error), describe(error))
-        return None
-    return find
+        return {}, kind_of(error), describe(error)
+    return space, "", ""
 
 
 def find_entry(space: dict, entry: str):
@@ -170,16 +182,31 @@ def describe(error: BaseException) -> str:
     """`ZeroDivisionError: division by zero (line 3)`, whatever the exception does."""
     try:
         name = str.__str__(type(error).__name__)[:80]
-        text = str.__str__(str(error))[:300]
-        line, step = 0, error.__traceback__
-        while step is not None:
-            if step.tb_frame.f_code.co_filename == FILE_NAME:
-                line = step.tb_lineno
-            step = step.tb_next
+        text = text_of(error)[:300]
+        line = line_in(error, FILE_NAME)
         where = f" (line {line})" if line else ""
         return f"{name}: {text}{where}" if text else f"{name}{where}"
     except BaseException:
         return "an exception that cannot be described"
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says of itself, empty when that is no text or fails."""
+    try:
+        text = str(error)
+        return str.__str__(text)[:2000] if issubclass(type(text), str) else ""
+    except BaseException:
+        return ""
+
+
+def line_in(error: BaseException, file: str) -> int:
+    """The innermost line of a file that an exception came through, 0 for none."""
+    line, step = 0, error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == file:
+            line = step.tb_lineno
+        step = step.tb_next
+    return line
 
 
 def prepare_interpreter() -> None:

@@ -26,7 +26,7 @@ import time
 
 from rlkit.sandbox import codec
 from rlkit.sandbox.zygote import harness, inproc_tests
-from rlkit.sandbox.zygote.proxy_candidate import load_program
+from rlkit.sandbox.zygote.harness import load_program
 from rlkit.sandbox.zygote.proxy_errors import describe
 
 _MAX_FRAME = 1 << 20

@@ -11,6 +11,7 @@ import sys
 import types
 
 from rlkit.sandbox.zygote import proxy_pytest
+from rlkit.sandbox.zygote.harness import line_in
 from rlkit.sandbox.zygote.proxy_errors import describe
 
 TEST_FILE = "test.py"
@@ -53,11 +54,7 @@ def run(code: str, space: dict, entry: str) -> tuple[str, str, int]:
 
 
 def _line(error: BaseException) -> str:
-    line, step = 0, error.__traceback__
-    while step is not None:
-        if step.tb_frame.f_code.co_filename == TEST_FILE:
-            line = step.tb_lineno
-        step = step.tb_next
+    line = line_in(error, TEST_FILE)
     return f" (line {line} of the test)" if line else ""
 
 

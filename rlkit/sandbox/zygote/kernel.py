@@ -8,6 +8,7 @@ Left out on purpose: everything that Python's own `posix` module can do.
 
 from __future__ import annotations
 
+import os
 import sys
 
 try:
@@ -83,3 +84,13 @@ def kept(data: bytes) -> tuple[int, object]:
 
     block = Block.from_buffer_copy(data)
     return _ctypes.addressof(block), block
+
+
+def address_space_mb() -> int:
+    """Mebibytes of address space that are in use already, beyond a bare interpreter's 20."""
+    try:
+        with open("/proc/self/statm") as file:
+            pages = int(file.read().split()[0])
+    except OSError:
+        return 0
+    return max(0, pages * os.sysconf("SC_PAGE_SIZE") // (1 << 20) - 20)

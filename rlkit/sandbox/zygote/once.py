@@ -52,7 +52,7 @@ def main(text: bool = False) -> None:
     for library in head["imports"]:  # where one is missing, no program is to blame
         __import__(library)
     _move_descriptors()
-    held = _address_space_mb() if head["imports"] else 0
+    held = kernel.address_space_mb() if head["imports"] else 0
     fence = _Fence(limits, head["readable"], wanted=head["fences"], extra_mb=held)
     harness.prepare_interpreter()
     sender = _TextSender if text else harness.Sender
@@ -197,16 +197,6 @@ class _Fence:
         os.closerange(3 if command else PEER + 1, 64)
         standing += self.fences.limit(self.limits, command, memory, 1)
         return standing + self.fences.filter(self.limits, command)
-
-
-def _address_space_mb() -> int:
-    """Mebibytes of address space that libraries hold, beyond a bare interpreter's 20."""
-    try:
-        with open("/proc/self/statm") as file:
-            pages = int(file.read().split()[0])
-    except OSError:
-        return 0
-    return max(0, pages * os.sysconf("SC_PAGE_SIZE") // (1 << 20) - 20)
 
 
 def _move_descriptors() -> None:

@@ -12,17 +12,8 @@ from __future__ import annotations
 import posix
 import sys
 
-from rlkit.sandbox.zygote.proxy_errors import FILE_NAME, describe
+from rlkit.sandbox.zygote.harness import flush, load_program
 from rlkit.sandbox.zygote.proxy_peer import RECURSION_LIMIT, Ended, Peer
-
-#: Names that solutions use in annotations and forget to import.
-TYPING_NAMES = frozenset(
-    (
-        *("Any", "Callable", "DefaultDict", "Deque", "Dict", "FrozenSet", "Generator"),
-        *("Iterable", "Iterator", "List", "Literal", "Mapping", "NamedTuple", "Optional"),
-        *("Sequence", "Set", "Tuple", "TypeVar", "Union"),
-    )
-)
 
 
 def candidate(request: dict, sock: int) -> None:
@@ -41,11 +32,7 @@ def candidate(request: dict, sock: int) -> None:
             if end.args[0] != "NO_RESULT":  # the other end hangs up when it is done
                 print("proxy:", *end.args, file=sys.stderr)
             break
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        try:
-            stream.flush()
-        except BaseException as error:
-            del error  # the program closed or replaced its own stream
+    flush()
     posix._exit(0)
 
 
@@ -90,47 +77,3 @@ class Program(Peer):
         if not rest and isinstance(solution, type) and hasattr(solution, name):
             return True, getattr(solution(), name)
         return False, None
-
-
-def load_program(source: str, seed: int) -> tuple[dict, str, str]:
-    """Compile and run a program as the module `solution`; status and message are empty if it ran.
-
-    Returns:
-        its name space, a status, and a message.
-    """
-    try:
-        code = compile(source.removeprefix("\ufeff"), FILE_NAME, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        where = f" (line {error.lineno})" if error.lineno else ""
-        return {}, "COMPILE_ERROR", f"{type(error).__name__}: {error.msg}{where}"
-    except (ValueError, MemoryError, RecursionError, OverflowError) as error:
-        return {}, "COMPILE_ERROR", describe(error)
-    module = type(sys)("solution")
-    module.__file__ = FILE_NAME
-    sys.modules["solution"] = module
-    space = module.__dict__
-    if "random" in source:
-        import random
-
-        random.seed(seed)
-    missing = TYPING_NAMES.intersection(_names(code))
-    if missing:
-        import typing
-
-        space.update({name: getattr(typing, name) for name in missing})
-    try:
-        exec(code, space)
-    except BaseException as error:  # SystemExit and KeyboardInterrupt are failures too
-        kind = "MEMORY_LIMIT" if isinstance(error, MemoryError) else "RUNTIME_ERROR"
-        return {}, kind, describe(error)
-    return space, "", ""
-
-
-def _names(code) -> set[str]:
-    """Every global name that the program or one of its functions looks up."""
-    names, todo = set(), [code]
-    while todo:
-        part = todo.pop()
-        names.update(part.co_names)
-        todo.extend(constant for constant in part.co_consts if type(constant) is type(code))
-    return names

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import builtins
 
-#: The file name under which a program is compiled; its line numbers are told.
-FILE_NAME = "solution.py"
+from rlkit.sandbox.zygote.harness import describe, text_of
 
 _MAX_CAUSES = 4
 
@@ -25,7 +24,7 @@ BUILTIN_ERRORS = {
 def pack_error(values, error: BaseException, causes: int = _MAX_CAUSES) -> tuple:
     """An exception as plain data: (what, args, text, told, cause)."""
     kind = type(error)
-    text = _text(error)
+    text = text_of(error)
     known = BUILTIN_ERRORS.get(kind.__name__) is kind
     own = values.home_number(error)
     if own is not None:
@@ -65,27 +64,3 @@ def unpack_error(values, packed: object) -> BaseException:
     if cause is not None:
         error.__cause__ = unpack_error(values, cause)
     return error
-
-
-def _text(error: BaseException) -> str:
-    try:
-        text = str(error)
-        return str.__str__(text)[:2000] if issubclass(type(text), str) else ""
-    except BaseException:
-        return ""
-
-
-def describe(error: BaseException) -> str:
-    """`ZeroDivisionError: division by zero (line 3)`, whatever the exception does."""
-    try:
-        name = str.__str__(type(error).__name__)[:80]
-        text = _text(error)[:300]
-        line, step = 0, error.__traceback__
-        while step is not None:
-            if step.tb_frame.f_code.co_filename == FILE_NAME:
-                line = step.tb_lineno
-            step = step.tb_next
-        where = f" (line {line})" if line else ""
-        return f"{name}: {text}{where}" if text else f"{name}{where}"
-    except BaseException:
-        return "an exception that cannot be described"

@@ -19,6 +19,7 @@ import time
 import types
 
 from rlkit.sandbox.zygote import proxy_pytest
+from rlkit.sandbox.zygote.harness import line_in
 from rlkit.sandbox.zygote.proxy_describe import SPECIAL
 from rlkit.sandbox.zygote.proxy_peer import OPERATIONS, RECURSION_LIMIT, Ended, Peer
 from rlkit.sandbox.zygote.proxy_stubs import (
@@ -311,11 +312,7 @@ def _has(target: object, method: str) -> bool:
 
 
 def _line_of(error: BaseException) -> str:
-    line, step = 0, error.__traceback__
-    while step is not None:
-        if step.tb_frame.f_code.co_filename == TEST_FILE:
-            line = step.tb_lineno
-        step = step.tb_next
+    line = line_in(error, TEST_FILE)
     return f" (line {line} of the test)" if line else ""
 
 

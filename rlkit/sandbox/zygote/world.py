@@ -105,7 +105,7 @@ class World(Seats):
             alone=self.alone,
             writing=writing,
             tag=tag,
-            extra_mb=_address_space_mb() if plan["preload"] else 0,
+            extra_mb=kernel.address_space_mb() if plan["preload"] else 0,
         )
 
     def _enter_namespaces(self) -> None:
@@ -273,13 +273,3 @@ def _volunteer_for_the_oom_killer() -> None:
             file.write("800")
     except OSError:
         return  # not on this system
-
-
-def _address_space_mb() -> int:
-    """Mebibytes of address space that are in use already, beyond a bare interpreter's 20."""
-    try:
-        with open("/proc/self/statm") as file:
-            pages = int(file.read().split()[0])
-    except OSError:
-        return 0
-    return max(0, pages * os.sysconf("SC_PAGE_SIZE") // (1 << 20) - 20)

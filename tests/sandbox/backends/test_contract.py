@@ -66,7 +66,10 @@ CASES = {
         1.0,
     ),
     "hidden": (
-        func("def f(x): return 0", [TestSpec("h", args=(7,), expected=4711, hidden=True)]),
+        func(
+            "def f(x): return 0",
+            [TestSpec("h", args=(7,), expected="the hidden answer", hidden=True)],
+        ),
         "FAIL",
         0.0,
     ),
@@ -122,7 +125,7 @@ def test_a_job_ends_in_the_same_way_everywhere(box, case):
     verdict = box.run(job)
     assert (str(verdict.status), verdict.reward) == (status, reward), verdict.summary
     assert verdict.trust == "strong"
-    assert "4711" not in repr(verdict)  # what a hidden test expects
+    assert "the hidden answer" not in repr(verdict)  # what a hidden test expects
 
 
 def test_every_backend_is_at_least_confined_here(box):
