@@ -142,7 +142,7 @@ class ClosedLoop:
             groups, judged = drawn.groups, drawn.judged
             reference = None
             if self.objective.needs_reference:
-                reference = reference_logprobs(self.policy, groups, self.config.micro_batch)
+                reference = reference_logprobs(self.policy, groups, self.config)
             state = self.objective_state
             batch = Batch.of(self.steps_done + 1, groups, judged, self.objective, state, reference)
             self._set_learning_rate()

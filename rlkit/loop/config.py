@@ -48,6 +48,9 @@ class LoopConfig:
     value_learning_rate: float = 1e-3
     #: rollouts scored at once; lower it when memory runs out, nothing else changes
     micro_batch: int = 64
+    #: prompt and completion tokens scored at once, the policy's own measure when None; lower
+    #: it when memory runs out, nothing else changes
+    micro_batch_tokens: int | None = None
     #: difficulty level of every domain
     difficulty: int = 1
     #: how the curriculum weighs domains: uniform or learnability
@@ -71,6 +74,8 @@ class LoopConfig:
             raise UserError(f"max_refills must not be negative, not {self.max_refills}")
         if self.keep_checkpoints < 1:
             raise UserError(f"keep_checkpoints must be at least 1, not {self.keep_checkpoints}")
+        if self.micro_batch_tokens is not None and self.micro_batch_tokens < 1:
+            raise UserError(f"micro_batch_tokens must be at least 1, not {self.micro_batch_tokens}")
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
             raise UserError(f"max_new_tokens must be at least 1, not {self.max_new_tokens}")
         if self.temperature <= 0:

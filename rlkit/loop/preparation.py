@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from rlkit.loop.config import LoopConfig
 from rlkit.loop.metrics import Batch, token_divergence
+from rlkit.loop.micro_batches import budget, split
 from rlkit.objectives import Objective, ObjectiveState, Window, explained_variance
 from rlkit.policy import Policy, Rollout
 from rlkit.policy.value_head import score_values
@@ -66,7 +68,7 @@ def prepare(
     policy: Policy,
     objective: Objective,
     batch: Batch,
-    micro_batch: int,
+    config: LoopConfig,
     state: ObjectiveState,
     max_length: int | None,
 ) -> Prepared:
@@ -78,14 +80,13 @@ def prepare(
     advantages_N = torch.tensor([a for *_, a in flat], dtype=torch.float32)
     mask_NT = pad([torch.tensor(r.trainable, dtype=torch.bool) for r in rollouts])
 
+    parts = split(rollouts, config.micro_batch, budget(config, policy))
     values_NT = returns_NT = proximal_NT = entropy_NT = explained = None
     with torch.no_grad():
         if objective.needs_value:
-            values_NT = _in_parts(rollouts, micro_batch, lambda p: [score_values(policy, p)])[0]
+            values_NT = _in_parts(parts, lambda p: [score_values(policy, p)])[0]
         if objective.needs_choice or objective.off_policy is not None:
-            proximal_NT, entropy_NT = _in_parts(
-                rollouts, micro_batch, lambda p: _logprobs_and_entropy(policy, p)
-            )
+            proximal_NT, entropy_NT = _in_parts(parts, lambda p: _logprobs_and_entropy(policy, p))
     if objective.token_level:
         divergence_NT = None
         if references is not None and objective.kl_in == "reward":
@@ -156,11 +157,10 @@ def _logprobs_and_entropy(policy: Policy, part: Sequence[Rollout]) -> list[torch
     return [scored.logprobs_NT, scored.entropy_NT]
 
 
-def _in_parts(rollouts: Sequence[Rollout], size: int, score) -> list[torch.Tensor]:
+def _in_parts(parts: Sequence[Sequence[Rollout]], score) -> list[torch.Tensor]:
     """What `score` gives for all rollouts, made part by part and padded to one width."""
     columns: list[list[torch.Tensor]] = []
-    for start in range(0, len(rollouts), size):
-        part = rollouts[start : start + size]
+    for part in parts:
         for k, scored_NT in enumerate(score(part)):
             if k == len(columns):
                 columns.append([])

@@ -19,6 +19,7 @@ import torch
 
 from rlkit.loop.config import LoopConfig
 from rlkit.loop.metrics import Batch
+from rlkit.loop.micro_batches import budget, split
 from rlkit.loop.preparation import Row, prepare
 from rlkit.monitor import Intervention
 from rlkit.objectives import (
@@ -137,7 +138,8 @@ def update_policy(
             sampler's, so the gradient would be wrong.
     """
     state = objective.start() if state is None else state
-    ready = prepare(policy, objective, batch, config.micro_batch, state, max_length)
+    ready = prepare(policy, objective, batch, config, state, max_length)
+    tokens = budget(config, policy)
     update = Update(
         explained_variance=ready.explained_variance, mean_advantages=ready.mean_advantages
     )
@@ -146,10 +148,10 @@ def update_policy(
         first = update.inner_steps == 0
         update.inner_steps += 1
         loss = 0.0
-        for part in split(ready.learning, config.micro_batch):
+        for part in split(ready.learning, config.micro_batch, tokens):
             loss += _backward(policy, objective, part, ready.window, state, update, first)
         if first:
-            _look_at_the_rest(policy, ready.resting, config.micro_batch, update)
+            _look_at_the_rest(policy, split(ready.resting, config.micro_batch, tokens), update)
             _check_ratio(optimizer, update, config.ratio_tolerance)
         if not ready.learning:
             break
@@ -168,13 +170,13 @@ def update_policy(
 
 
 def reference_logprobs(
-    policy: Policy, groups: Sequence[Group], micro_batch: int
+    policy: Policy, groups: Sequence[Group], config: LoopConfig
 ) -> list[list[torch.Tensor]]:
     """Log-probabilities of each rollout's tokens under the reference, group by group."""
     rollouts = [r for group in groups for r in group.rollouts]
     rows: list[torch.Tensor] = []
     with torch.no_grad(), policy.reference():
-        for part in split(rollouts, micro_batch):
+        for part in split(rollouts, config.micro_batch, budget(config, policy)):
             scored = policy.score(part).logprobs_NT.cpu()
             rows += [scored[i, : len(r)].clone() for i, r in enumerate(part)]
     kept = iter(rows)
@@ -270,12 +272,10 @@ def _backward(
     return float(token_loss.loss.detach())
 
 
-def _look_at_the_rest(
-    policy: Policy, resting: Sequence[Row], micro_batch: int, update: Update
-) -> None:
+def _look_at_the_rest(policy: Policy, parts: Sequence[Sequence[Row]], update: Update) -> None:
     """Rows without a gradient are scored too, so that the numbers are the whole batch's."""
     with torch.no_grad():
-        for part in split(resting, micro_batch):
+        for part in parts:
             scored = policy.score([row.rollout for row in part])
             _take_stock(update, scored)
             if part[0].reference_T is None:
@@ -321,8 +321,3 @@ def _take_stock(update: Update, scored: Any) -> None:
         }
     )
     update.max_logprob_difference = max(update.max_logprob_difference, float(gap_NT.max()))
-
-
-def split(rows: Sequence[Any], size: int) -> list[Sequence[Any]]:
-    """Rows in parts of at most `size`."""
-    return [rows[start : start + size] for start in range(0, len(rows), size)]

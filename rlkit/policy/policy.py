@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from rlkit.errors import UserError
+from rlkit.policy import adapters
 from rlkit.policy.engine.sampling import Sampling
 from rlkit.policy.generation import Sampled, uniform_streams
 from rlkit.policy.loading import (
@@ -32,7 +33,8 @@ from rlkit.policy.prompts import check_request, encode_prompt
 from rlkit.policy.rollout import Group, Rollout
 from rlkit.policy.sampler import RolloutKind, Sampler
 from rlkit.policy.saving import saved_policy, write_policy
-from rlkit.policy.scoring import Scored, score_rollouts
+from rlkit.policy.scorer import LearnerKind, Scorer
+from rlkit.policy.scoring import Scored
 from rlkit.tasks import Problem
 
 
@@ -54,6 +56,7 @@ class Policy:
         seed: int,
         pretrained_adapter: bool = False,
         rollouts: RolloutKind = "exact",
+        learner: LearnerKind = "auto",
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
@@ -67,6 +70,7 @@ class Policy:
         pads = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
         self.pad_id = next(i for i in pads if i is not None)
         self.sampler = Sampler(model, rollouts, self.pad_id)
+        self.scorer = Scorer(model, learner, self.sampler, self.pad_id)
         self._draws = 0
         # A fresh adapter does nothing, so the base is its reference. One that was
         # trained before is its own reference, and has to be copied.
@@ -82,6 +86,7 @@ class Policy:
         device: str = "auto",
         seed: int = 0,
         rollouts: RolloutKind = "exact",
+        learner: LearnerKind = "auto",
     ) -> Policy:
         """Loads a policy by name.
 
@@ -95,6 +100,8 @@ class Policy:
             rollouts: `exact` samples from the numbers that are trained; `fast` from a copy
                 in this machine's fastest type, some hundredths of a nat away, which needs an
                 objective with an off-policy correction; `plain` through the model itself.
+            learner: `copy` trains through the same copy that answers come from, `model`
+                through the model itself; `auto` through the copy where it can.
 
         Raises:
             UserError: unknown name, device or quantisation, or a model that cannot be loaded.
@@ -103,7 +110,7 @@ class Policy:
         source = resolve_source(name)
         saved = saved_policy(source)
         if saved is not None:
-            return cls._load_saved(source, saved, quantize, lora, device, seed, rollouts)
+            return cls._load_saved(source, saved, quantize, lora, device, seed, rollouts, learner)
         tokenizer = load_tokenizer(source)
         model, precision = load_base(source, quantize, device)
         if lora is not None:
@@ -119,6 +126,7 @@ class Policy:
             quantize=quantize,
             seed=seed,
             rollouts=rollouts,
+            learner=learner,
         )
 
     @classmethod
@@ -131,6 +139,7 @@ class Policy:
         device: str,
         seed: int,
         rollouts: RolloutKind,
+        learner: LearnerKind,
     ) -> Policy:
         if lora is not None:
             raise UserError(f"{folder!r} has an adapter already; load it with lora=None")
@@ -151,6 +160,7 @@ class Policy:
             seed=seed,
             pretrained_adapter=True,
             rollouts=rollouts,
+            learner=learner,
         )
         policy.version = saved["version"]
         return policy
@@ -188,6 +198,7 @@ class Policy:
             "quantize": self.quantize,
             "precision": str(self.precision),
             "rollouts": str(self.sampler),
+            "learner": str(self.scorer),
             "lora": None if self.lora is None else vars(self.lora).copy(),
             "seed": self.seed,
             "parameters": total,
@@ -306,7 +317,7 @@ class Policy:
         was_training = self.model.training
         self.model.eval()
         try:
-            return score_rollouts(self.model, rollouts, self.pad_id)
+            return self.scorer.score(rollouts)
         finally:
             self.model.train(was_training)
 
@@ -394,6 +405,20 @@ class Policy:
         folder = Path(folder)
         write_policy(self, folder)
         return folder
+
+    # -- other policies on the same base, and the adapter merged: see `rlkit.policy.adapters` ---
+
+    def beside(self, folder: str | Path | None = None, **options: Any) -> Policy:
+        """A second policy on this base, with a saved or a fresh adapter (`lora=`, `seed=`)."""
+        return adapters.beside(self, folder, **options)
+
+    def merged(self, dtype: str = "float32") -> Any:
+        """An ordinary model with the adapter merged; the policy is not changed."""
+        return adapters.merged(self, dtype)
+
+    def export_merged(self, folder: str | Path, dtype: str = "float32") -> Path:
+        """Writes the merged model and the tokenizer, whole or not at all."""
+        return adapters.export_merged(self, folder, dtype)
 
     def fingerprint(self) -> str:
         """Hash of the trainable parameters; equal adapters have equal hashes."""

@@ -54,16 +54,16 @@ class Sampler:
         self.asked = kind
         self.kind: RolloutKind = kind
         self.note = ""
-        self._engine: Engine | None = None
+        self.engine: Engine | None = None
         self._checked = False
         if kind == "plain":
             return
         self.note = blueprint.why_not(model)
         if not self.note:
-            self._engine = Engine(model, self._dtype())
+            self.engine = Engine(model, self._dtype())
         elif kind == "fast":
             warnings.warn(f"rollouts='fast' was asked for, but {self.note}", stacklevel=3)
-        if self._engine is None:
+        if self.engine is None:
             self.kind = "plain"
 
     def _dtype(self) -> torch.dtype:
@@ -78,7 +78,7 @@ class Sampler:
     @property
     def dtype(self) -> torch.dtype | None:
         """What the copy is computed in; `None` when there is none."""
-        return None if self._engine is None else self._engine.dtype
+        return None if self.engine is None else self.engine.dtype
 
     @property
     def exact(self) -> bool:
@@ -93,8 +93,8 @@ class Sampler:
     def rows_at_once(self, group_size: int, max_new_tokens: int) -> int:
         """How many problems are answered together, at least one."""
         rows = MAX_ROWS
-        if self._engine is not None:
-            each = self._engine.bytes_a_token() * max_new_tokens
+        if self.engine is not None:
+            each = self.engine.bytes_a_token() * max_new_tokens
             on_gpu = next(self.model.parameters()).device.type == "cuda"
             rows = max(1, min(MAX_ROWS, (MAX_CACHE_GPU if on_gpu else MAX_CACHE) // each))
         return max(1, rows // group_size)
@@ -115,15 +115,15 @@ class Sampler:
             uniform_NT: one row of numbers in [0, 1) for each of the N = B x G completions.
             decode: ids to text, needed to stop at texts.
         """
-        if self._engine is not None and not self._checked:
+        if self.engine is not None and not self._checked:
             self._check(prompts[0])
         done: list[Sampled] = []
         at_once = self.rows_at_once(group_size, max_new_tokens)
         for start in range(0, len(prompts), at_once):
             part = prompts[start : start + at_once]
             rows = slice(start * group_size, (start + len(part)) * group_size)
-            if self._engine is not None:
-                done += self._engine.generate(
+            if self.engine is not None:
+                done += self.engine.generate(
                     part, group_size, max_new_tokens, sampling, end_ids, uniform_NT[rows], decode
                 )
                 continue
@@ -146,12 +146,12 @@ class Sampler:
         self._checked = True
         if len(prompt) < 2:
             return
-        apart = self._engine.check(prompt)
-        if apart <= TOLERANCE[self._engine.dtype]:
+        apart = self.engine.check(prompt)
+        if apart <= TOLERANCE[self.engine.dtype]:
             return
         self.note = (
             f"the rollout engine is {apart:.3g} nats away from this model "
-            f"({TOLERANCE[self._engine.dtype]:g} is allowed)"
+            f"({TOLERANCE[self.engine.dtype]:g} is allowed)"
         )
         warnings.warn(f"{self.note}; answers come from the model itself", stacklevel=4)
-        self._engine, self.kind = None, "plain"
+        self.engine, self.kind = None, "plain"

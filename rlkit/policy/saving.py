@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,22 @@ POLICY_FILE = "rlkit_policy.json"
 
 
 def write_policy(policy: Any, folder: Path) -> None:
-    """Writes a policy's adapter, tokenizer and note aside, and puts them in place by renaming."""
-    aside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-    shutil.rmtree(aside, ignore_errors=True)
-    try:
+    """Writes a policy's adapter, tokenizer and note, whole or not at all."""
+
+    def write(aside: Path) -> None:
         policy.model.save_pretrained(aside)
         policy.tokenizer.save_pretrained(aside)
         write_note(aside, policy.name, policy.lora, policy.version)
+
+    write_aside(folder, write)
+
+
+def write_aside(folder: Path, write: Callable[[Path], None]) -> None:
+    """Has a folder written under another name, and puts it in its place by renaming."""
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        write(aside)
         if folder.exists():
             shutil.rmtree(folder)
         os.replace(aside, folder)

@@ -59,20 +59,13 @@ def score_rollouts(
         UserError: no rollouts, different temperatures, or greedy rollouts, which have
             no distribution to score.
     """
-    if not rollouts:
-        raise UserError("there are no rollouts to score; give at least one")
-    temperatures = {r.temperature for r in rollouts}
-    if len(temperatures) > 1:
-        raise UserError(f"score rollouts of one temperature at a time, not {sorted(temperatures)}")
-    temperature = temperatures.pop()
-    if temperature <= 0:
-        raise UserError("rollouts drawn at temperature 0 cannot be scored; draw them at 1.0")
+    temperature = check_scorable(rollouts)
     device = next(model.parameters()).device
     length = max(1, max(len(r) for r in rollouts))
-    completion_NT = _pad_right([r.completion_ids for r in rollouts], length, pad_id).to(device)
-    present_NT = _pad_right([[1] * len(r) for r in rollouts], length, 0).to(device)
-    mask_NT = _pad_right([r.trainable for r in rollouts], length, 0).bool().to(device)
-    behaviour_NT = _pad_right([r.behaviour_logprobs for r in rollouts], length, 0.0).to(device)
+    completion_NT = pad_right([r.completion_ids for r in rollouts], length, pad_id).to(device)
+    present_NT = pad_right([[1] * len(r) for r in rollouts], length, 0).to(device)
+    mask_NT = pad_right([r.trainable for r in rollouts], length, 0).bool().to(device)
+    behaviour_NT = pad_right([r.behaviour_logprobs for r in rollouts], length, 0.0).to(device)
     prompts = [r.prompt_ids for r in rollouts]
 
     out = _known_head(model)
@@ -99,6 +92,23 @@ def score_rollouts(
         mask_NT,
         behaviour_NT,
     )
+
+
+def check_scorable(rollouts: Sequence[Rollout]) -> float:
+    """The temperature of rollouts that can be scored together.
+
+    Raises:
+        UserError: there are none, they differ in temperature, or they are greedy.
+    """
+    if not rollouts:
+        raise UserError("there are no rollouts to score; give at least one")
+    temperatures = {r.temperature for r in rollouts}
+    if len(temperatures) > 1:
+        raise UserError(f"score rollouts of one temperature at a time, not {sorted(temperatures)}")
+    temperature = temperatures.pop()
+    if temperature <= 0:
+        raise UserError("rollouts drawn at temperature 0 cannot be scored; draw them at 1.0")
+    return temperature
 
 
 def hidden_states(
@@ -185,7 +195,8 @@ def _plainly(
     return logprobs_NT, -(logprobs_NTV.exp() * logprobs_NTV).sum(-1)
 
 
-def _pad_right(rows: Sequence[Sequence[float]], width: int, pad: float) -> torch.Tensor:
+def pad_right(rows: Sequence[Sequence[float]], width: int, pad: float) -> torch.Tensor:
+    """Rows as one tensor (N, width); an integer pad makes it one of integers."""
     kind = torch.long if isinstance(pad, int) else torch.float32
     out = torch.full((len(rows), width), pad, dtype=kind)
     for i, row in enumerate(rows):

@@ -10,7 +10,7 @@ import torch
 
 from rlkit.errors import UserError
 from rlkit.loop.optimizers import build_optimizer, probe_adamw8bit
-from rlkit.loop.update import split
+from rlkit.loop.micro_batches import split
 from rlkit.objectives import (
     CISPO,
     DAPO,

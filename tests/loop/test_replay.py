@@ -133,7 +133,7 @@ def test_the_replayed_update_is_the_one_that_was_made(make_loop, tmp_path, objec
     after = {}
     loop.callbacks.append(
         lambda record, batch: after.update(
-            {record.step: token_logprobs(loop.policy, flatten(batch.groups))}
+            {record.step: token_logprobs(loop.policy, flatten(batch.groups), loop.config)}
         )
     )
     loop.run(5, progress=False)

@@ -21,6 +21,7 @@ from rlkit.loop.config import LoopConfig
 from rlkit.loop.evaluation import Z95
 from rlkit.loop.judging import Judge, Judged
 from rlkit.loop.metrics import Batch
+from rlkit.loop.micro_batches import budget, split
 from rlkit.loop.optimizers import build_optimizer
 from rlkit.loop.preparation import prepare
 from rlkit.loop.replay.result import Replay, ReplayedObjective, ReplayedRollout
@@ -29,7 +30,6 @@ from rlkit.loop.update import (
     clip_gradients,
     part_loss,
     reference_logprobs,
-    split,
     update_policy,
 )
 from rlkit.objectives import GRPO, Objective, ObjectiveState
@@ -106,13 +106,13 @@ def measure(
         if ahead:
             moments = _go_ahead(subject, ahead)
             weights += f", and {ahead} step{'s' if ahead > 1 else ''} of GRPO on this batch"
-        before = token_logprobs(policy, rollouts, subject.config.micro_batch)
+        before = token_logprobs(policy, rollouts, subject.config)
         error = _ratio_error(before, rollouts)
         asked = _Examination(subject, held_out, samples)
         rates = asked.rates()
         reference = None
         if any(o.needs_reference for o in objectives.values()):
-            reference = reference_logprobs(policy, subject.groups, subject.config.micro_batch)
+            reference = reference_logprobs(policy, subject.groups, subject.config)
         found, gradients = [], []
         for name, objective in objectives.items():
             made, gradient = _try(
@@ -138,21 +138,21 @@ def measure(
 
 
 def token_logprobs(
-    policy: Policy, rollouts: Sequence[Rollout], micro_batch: int = 64
+    policy: Policy, rollouts: Sequence[Rollout], config: LoopConfig
 ) -> list[torch.Tensor]:
     """Log-probability of each token of each rollout under the policy as it is now."""
     rows: list[torch.Tensor] = []
     with torch.no_grad():
-        for part in split(rollouts, micro_batch):
+        for part in split(rollouts, config.micro_batch, budget(config, policy)):
             scored_NT = policy.score(part).logprobs_NT.cpu()
             rows += [scored_NT[i, : len(r)].clone() for i, r in enumerate(part)]
     return rows
 
 
-def ratio_error(policy: Policy, groups: Sequence[Group], micro_batch: int = 64) -> float:
+def ratio_error(policy: Policy, groups: Sequence[Group], config: LoopConfig) -> float:
     """Largest |ratio - 1| of a token: near 0 for the weights that drew these rollouts."""
     rollouts = flatten(groups)
-    return _ratio_error(token_logprobs(policy, rollouts, micro_batch), rollouts)
+    return _ratio_error(token_logprobs(policy, rollouts, config), rollouts)
 
 
 def _ratio_error(logprobs: Sequence[torch.Tensor], rollouts: Sequence[Rollout]) -> float:
@@ -207,11 +207,11 @@ def _try(
             batch = subject.batch(
                 objective, state, reference if objective.needs_reference else None
             )
-            ready = prepare(policy, objective, batch, config.micro_batch, state, subject.max_length)
+            ready = prepare(policy, objective, batch, config, state, subject.max_length)
             optimizer = subject.optimizer(moments)
             optimizer.zero_grad(set_to_none=True)
             loss, clipped, weights = 0.0, 0.0, {}
-            for part in split(ready.learning, config.micro_batch):
+            for part in split(ready.learning, config.micro_batch, budget(config, policy)):
                 made = part_loss(policy, objective, part, ready.window, state)
                 made.scored.logprobs_NT.retain_grad()
                 made.total.backward()
@@ -234,7 +234,7 @@ def _try(
                 optimizer.step()
             moved = policy.snapshot()
             squares = [(moved[n] - start[n]).double().square().sum() for n in start]
-            after = token_logprobs(policy, rollouts, config.micro_batch)
+            after = token_logprobs(policy, rollouts, config)
             then = asked.rates()
         finally:
             put_back(policy, start)

@@ -54,7 +54,7 @@ def replay_batch(
         step=step,
         moments={} if optimizer is None else moments_of(policy, optimizer),
     )
-    error = ratio_error(policy, groups, config.micro_batch)
+    error = ratio_error(policy, groups, config)
     exact = error <= config.ratio_tolerance
     weights = "the policy as it is now, which drew the batch"
     if not exact:

@@ -129,12 +129,12 @@ class _Weights:
                         "stored batches"
                     )
             if trouble is None:
-                error = ratio_error(policy, groups, config.micro_batch)
+                error = ratio_error(policy, groups, config)
                 if error <= config.ratio_tolerance:
                     return cls(policy, moments_now, f"{sentence}; they drew the batch", True)
                 trouble = f"taking them again ended at other weights: ratios are off by {error:.3g}"
             put_back(policy, kept)
-        error = ratio_error(policy, groups, config.micro_batch)
+        error = ratio_error(policy, groups, config)
         if error <= config.ratio_tolerance:
             return cls(policy, moments, f"{where}; they drew the batch", True)
         if start == step - 1:
@@ -237,7 +237,7 @@ def _take_again(
         state = _carried(objective, rows, number, groups)
         reference = None
         if objective.needs_reference:
-            reference = reference_logprobs(policy, groups, config.micro_batch)
+            reference = reference_logprobs(policy, groups, config)
         update_policy(
             policy,
             optimizer,

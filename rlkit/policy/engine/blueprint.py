@@ -155,6 +155,8 @@ def active_adapters(linear: Any) -> list[str]:
     """Names of the adapters that act on this layer now."""
     if not hasattr(linear, "base_layer") or getattr(linear, "disable_adapters", False):
         return []
+    if getattr(linear, "merged_adapters", []):  # they are in the base weight already
+        return []
     return [name for name in linear.active_adapters if name in linear.lora_A]
 
 

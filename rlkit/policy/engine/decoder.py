@@ -68,7 +68,7 @@ class Decoder:
         ids_BP = ids_BP.to(device)
         B, P = ids_BP.shape
         x = functional.embedding(ids_BP, self.copy.embedding).float()
-        cos, sin = self._rotary(torch.arange(P, device=device)[None])
+        cos, sin = self.rotary(torch.arange(P, device=device)[None])
         keys, values = [], []
         for layer in self.copy.layers:
             q, k, v = self._project(layer, x, cos, sin)
@@ -89,7 +89,7 @@ class Decoder:
         """Room for `group` answers to each prompt, of so many tokens each."""
         return Answers(self, prompts, group, tokens)
 
-    def _rotary(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def rotary(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosines and sines of positions (rows, tokens), each (rows, 1, tokens, D)."""
         cos, sin = self.blueprint.rotary(self.copy.embedding[:1, :1].float(), positions)
         dtype = self.copy.dtype
@@ -108,8 +108,8 @@ class Decoder:
             eps = self.copy.epsilon
             q = functional.rms_norm(q.float(), (self.D,), layer.query_norm, eps).to(v.dtype)
             k = functional.rms_norm(k.float(), (self.D,), layer.key_norm, eps).to(v.dtype)
-            return _turn(q, cos, sin), _turn(k, cos, sin), v
-        both = _turn(qkv[:, : self.K * (self.R + 1)], cos, sin)
+            return turn(q, cos, sin), turn(k, cos, sin), v
+        both = turn(qkv[:, : self.K * (self.R + 1)], cos, sin)
         return both[:, : self.K * self.R], both[:, self.K * self.R :], v
 
     def _mlp(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
@@ -159,7 +159,7 @@ class Answers:
         B, G, K, R, D = len(self.prompts.lengths_B), self.group, of.K, of.R, of.D
         t = self.length
         x = functional.embedding(ids_N, of.copy.embedding)[:, None].float()
-        cos, sin = of._rotary((self.position_N + t)[:, None])
+        cos, sin = of.rotary((self.position_N + t)[:, None])
         for i, layer in enumerate(of.copy.layers):
             q, k, v = of._project(layer, x, cos, sin)
             self.keys[i][:, :, t] = k[:, :, 0]
@@ -210,7 +210,7 @@ class Answers:
         self._look_at_prompts()
 
 
-def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+def turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Rotary position, first half against second half of each head (2104.09864)."""
     half = x.shape[-1] // 2
     turned = torch.cat([-x[..., half:], x[..., :half]], dim=-1)

@@ -19,7 +19,9 @@ import torch
 
 from rlkit.policy.engine import blueprint as plan
 from rlkit.policy.engine import weights
+from rlkit.policy.engine.adapters import stacks
 from rlkit.policy.engine.decoder import Decoder
+from rlkit.policy.engine.learner import Learner
 from rlkit.policy.engine.sampling import Sampling, completes, draw
 from rlkit.policy.generation import Sampled, pad_left, position_ids
 
@@ -58,6 +60,14 @@ class Engine:
             self._decoder = Decoder(self.blueprint, weights.merge(self.blueprint, self.dtype))
             self._of = now
         return self._decoder
+
+    def learner(self) -> Learner:
+        """The way to train through the copy of the weights as they are now."""
+        return Learner(self.refresh())
+
+    def trained(self) -> list[torch.nn.Parameter]:
+        """The parameters that training through the copy changes."""
+        return [p for layer in stacks(self.blueprint) for p in layer.parameters()]
 
     def bytes_a_token(self) -> int:
         """What one token of one row takes in the cache."""

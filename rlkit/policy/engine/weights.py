@@ -40,6 +40,10 @@ class Product:
             return call(x, self.weight, self.bias, "none", [], "")
         return functional.linear(x, self.weight, self.bias)
 
+    def dense(self) -> torch.Tensor:
+        """The matrix (out, in) as a plain tensor, for products in the other direction."""
+        return self.weight.to_dense() if self.packed else self.weight
+
 
 def _packed(weight: torch.Tensor) -> torch.Tensor:
     return torch.ops.mkldnn._reorder_linear_weight(weight, 32)
@@ -82,6 +86,7 @@ class Copy:
         head: the product that gives the logits.
         epsilon: of all norms.
         dtype: what products are computed in; the residual stream is float32.
+        tied: whether the head is the embedding once more.
     """
 
     embedding: torch.Tensor
@@ -90,6 +95,11 @@ class Copy:
     head: Product
     epsilon: float
     dtype: torch.dtype
+    tied: bool
+
+    def output(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The head as a plain matrix (V, H), and its bias."""
+        return self.embedding if self.tied else self.head.dense(), self.head.bias
 
 
 def merged_weight(linear: Any) -> torch.Tensor:
@@ -157,13 +167,17 @@ def merge(blueprint: Blueprint, dtype: torch.dtype) -> Copy:
         for layer in blueprint.layers
     ]
     norm = blueprint.norm
+    embedding = blueprint.embedding.weight.detach().to(dtype)
+    head = blueprint.head
+    tied = head.weight is blueprint.embedding.weight and head.bias is None
     return Copy(
-        embedding=blueprint.embedding.weight.detach().to(dtype),
+        embedding=embedding,
         layers=layers,
         norm=_norm(norm),
-        head=_product((blueprint.head,), dtype),
+        head=Product(embedding, None) if tied else _product((head,), dtype),
         epsilon=float(getattr(norm, "variance_epsilon", getattr(norm, "eps", 1e-6))),
         dtype=dtype,
+        tied=tied,
     )
 
 

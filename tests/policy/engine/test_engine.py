@@ -143,8 +143,8 @@ def test_an_engine_that_computes_something_else_is_not_believed(
     model = build(shapes["llama"])
     sampler = Sampler(model, "exact", 0)
     # A mistake as a new release of the library could bring it.
-    sampler._engine.blueprint = type(sampler._engine.blueprint)(
-        **{**vars(sampler._engine.blueprint), "scale": 0.9}
+    sampler.engine.blueprint = type(sampler.engine.blueprint)(
+        **{**vars(sampler.engine.blueprint), "scale": 0.9}
     )
     uniform = uniform_streams(1, 1, 0, 12, 8)
     with pytest.warns(UserWarning, match="nats away from this model"):
@@ -160,7 +160,7 @@ def test_memory_is_bounded_and_the_split_changes_nothing(
     model = build(shapes["llama"])
     sampler = Sampler(model, "exact", 0)
     # Keys and values: 2 x 3 layers x 2 heads x 8 numbers x 4 bytes
-    assert sampler._engine.bytes_a_token() == 2 * 3 * 2 * 8 * 4
+    assert sampler.engine.bytes_a_token() == 2 * 3 * 2 * 8 * 4
     uniform = uniform_streams(1, 1, 0, 12, 8)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,0 +1,156 @@
+"""Scorer: which way rollouts are scored and trained on, and how many tokens at once.
+
+`copy` computes with the merged copy that answers are sampled from, forward and backward, so
+that sampler and learner agree and nothing is multiplied twice; base and adapter stay the
+masters (`rlkit.policy.engine.learner`). `model` goes through the model itself, a base in
+four bits with the live adapter beside it, as every model can. `auto` takes the copy where
+the engine knows the model, nothing but its adapters is trained, and the model is on a CPU.
+
+What the copy computes is compared with the model once, and believed only when it agrees.
+
+Axes: N rollouts, T completion tokens.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+
+from rlkit.errors import UserError
+from rlkit.policy.engine.learner import Learner
+from rlkit.policy.engine.packing import pack
+from rlkit.policy.engine.rollouts import TOLERANCE, Engine
+from rlkit.policy.rollout import Rollout
+from rlkit.policy.sampler import Sampler
+from rlkit.policy.scoring import Scored, check_scorable, pad_right, score_rollouts
+from rlkit.policy.token_logprobs import token_logprobs
+
+LearnerKind = Literal["auto", "copy", "model"]
+KINDS = ("auto", "copy", "model")
+
+#: Bytes that a micro-batch may leave for its way back, beside the weights.
+MAX_ACTIVATIONS = 1 << 29
+
+
+class Scorer:
+    """Scores for one model, by the best way that was asked for and works.
+
+    Args:
+        model: the policy's model.
+        kind: `auto`, `copy` or `model`.
+        sampler: whose copy is used.
+        pad_id: for the way through the model.
+
+    Raises:
+        UserError: an unknown kind, or `copy` where there is no copy.
+    """
+
+    def __init__(self, model: Any, kind: LearnerKind, sampler: Sampler, pad_id: int) -> None:
+        if kind not in KINDS:
+            raise UserError(f"learner={kind!r} is not a way to learn; give {', '.join(KINDS)}")
+        self.model = model
+        self.sampler = sampler
+        self.pad_id = pad_id
+        self.asked = kind
+        self.note = self._why_not()
+        if kind == "copy" and self.note:
+            raise UserError(f"learner='copy' was asked for, but {self.note}; use learner='auto'")
+        self._checked = False
+
+    def _engine(self) -> Engine | None:
+        return self.sampler.engine
+
+    def _why_not(self) -> str:
+        """Why the copy cannot be used; empty when it can."""
+        if self.asked == "model":
+            return "the model was asked for"
+        engine = self._engine()
+        if engine is None:
+            return f"answers come from the model itself ({self.sampler})"
+        if self.asked == "auto" and next(self.model.parameters()).device.type != "cpu":
+            return "the copy's way back is written for processors"
+        known = {id(p) for p in engine.trained()}
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad and id(parameter) not in known and not _of_value(name):
+                return f"{name} is trained, and it is no adapter of a layer that the copy knows"
+        return ""
+
+    @property
+    def kind(self) -> str:
+        """`copy` or `model`: what is done now."""
+        return "model" if self.note else "copy"
+
+    def __str__(self) -> str:
+        if self.note:
+            return "model" if self.asked == "model" else f"model ({self.note})"
+        return f"copy, {str(self._engine().dtype).removeprefix('torch.')}"
+
+    def tokens_at_once(self) -> int | None:
+        """Prompt and completion tokens to score with gradient at once; `None` for no limit."""
+        if self.note:
+            return None
+        return max(64, MAX_ACTIVATIONS // self._engine().learner().bytes_a_token())
+
+    def score(self, rollouts: Sequence[Rollout]) -> Scored:
+        """Log-probabilities and entropies under the model as it is now, see `score_rollouts`."""
+        if not self.note and any(not r.prompt_ids for r in rollouts):
+            return score_rollouts(self.model, rollouts, self.pad_id)
+        if not self._checked and not self.note and rollouts:
+            self._checked = True
+            self.note = self._why_not() or self._apart(rollouts)
+        if self.note:
+            return score_rollouts(self.model, rollouts, self.pad_id)
+        return self._through_copy(rollouts)
+
+    def _through_copy(self, rollouts: Sequence[Rollout]) -> Scored:
+        temperature = check_scorable(rollouts)
+        learner: Learner = self._engine().learner()
+        device = learner.copy.embedding.device
+        packed = pack([r.prompt_ids for r in rollouts], [r.completion_ids for r in rollouts])
+        budget = self.tokens_at_once()
+        keep_all = len(packed.ids_M) <= 1.5 * budget
+        hidden_SH = learner.hidden(packed.to(device), keep_all)
+        length = max(1, max(len(r) for r in rollouts))
+        ids_NT = pad_right([r.completion_ids for r in rollouts], length, self.pad_id).to(device)
+        present_NT = pad_right([[1] * len(r) for r in rollouts], length, 0).bool().to(device)
+        mask_NT = pad_right([r.trainable for r in rollouts], length, 0).bool().to(device)
+        behaviour_NT = pad_right([r.behaviour_logprobs for r in rollouts], length, 0.0).to(device)
+        taken_S = mask_NT[present_NT]  # of the tokens there are, those that the policy chose
+        if not bool(taken_S.all()):
+            hidden_SH = hidden_SH[taken_S]
+        weight_VH, bias_V = learner.copy.output()
+        logprob_M, entropy_M = token_logprobs(
+            hidden_SH, weight_VH, ids_NT[mask_NT], temperature, bias_V
+        )
+        zero_NT = torch.zeros(mask_NT.shape, dtype=logprob_M.dtype, device=device)
+        return Scored(
+            zero_NT.masked_scatter(mask_NT, logprob_M),
+            zero_NT.masked_scatter(mask_NT, entropy_M),
+            mask_NT,
+            behaviour_NT,
+        )
+
+    @torch.no_grad()
+    def _apart(self, rollouts: Sequence[Rollout]) -> str:
+        """Compares copy and model on one answer; why the copy is not believed, or nothing."""
+        one = [min((r for r in rollouts if len(r)), key=len, default=rollouts[0])]
+        theirs = score_rollouts(self.model, one, self.pad_id)
+        ours = self._through_copy(one)
+        tokens = int(theirs.mask_NT.sum())
+        if not tokens:
+            self._checked = False  # nothing was compared; the next batch will be
+            return ""
+        apart = float((theirs.logprobs_NT - ours.logprobs_NT).abs().sum()) / tokens
+        allowed = TOLERANCE[self._engine().dtype]
+        if apart <= allowed:
+            return ""
+        note = f"the copy is {apart:.3g} nats away from this model ({allowed:g} is allowed)"
+        warnings.warn(f"{note}; rollouts are scored by the model itself", stacklevel=4)
+        return note
+
+
+def _of_value(name: str) -> bool:
+    return name.startswith("value_head.")
