@@ -224,6 +224,7 @@ class ClosedLoop:
         kept = self.policy.state_dict()
         self.policy.load_state_dict({**kept, "draws": _EVALUATION_DRAWS + self.steps_done})
         results = []
+        self.policy.sampler.forget()
         try:
             for domain in self.domains:
                 level = self.curriculum.difficulty[domain.name]
@@ -283,6 +284,7 @@ class ClosedLoop:
     def _draw(self, clock: Clock) -> Drawn:
         """Problems from the curriculum, answered and judged; see `rlkit.loop.sampling`."""
         config = self.config
+        self.policy.sampler.forget()  # or a resumed run would differ in the last digits
         return draw(
             self.curriculum.sample,
             lambda problems: self.policy.generate(
@@ -323,6 +325,7 @@ class ClosedLoop:
     def _record(self, batch: Batch, update: Update, clock: Clock, drawn: Drawn) -> StepRecord:
         metrics = build_metrics(batch, update)
         metrics.update(drawn.metrics())
+        metrics.update(self.policy.sampler.metrics())
         metrics.update(self.curriculum.metrics())
         metrics.update(objective_metrics(self.objective, self.objective_state))
         metrics["learning_rate"] = self.learning_rate

@@ -90,6 +90,17 @@ class Sampler:
             return f"plain ({self.note})" if self.note else "plain"
         return f"{self.kind}, {str(self.dtype).removeprefix('torch.')}"
 
+    def metrics(self) -> dict[str, float | None]:
+        """What a step's record keeps of the sampling since it was last asked."""
+        if self.engine is None:
+            return {}
+        return {"sampling/prefix_hit_rate": self.engine.prefixes.take_stock().rate}
+
+    def forget(self) -> None:
+        """Drops the beginnings of prompts that were kept, so that nothing hangs on earlier calls."""
+        if self.engine is not None:
+            self.engine.prefixes.forget()
+
     def rows_at_once(self, group_size: int, max_new_tokens: int) -> int:
         """How many problems are answered together, at least one."""
         rows = MAX_ROWS

@@ -12,6 +12,7 @@ share one of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,36 @@ class Prompts:
             self.logits_BV[rows],
         )
 
+    def first(self, tokens: int) -> Prompts:
+        """The beginning of one prompt; it has no logits, as they belong to the last token."""
+        return Prompts(
+            [k[:1, :, :tokens] for k in self.keys],
+            [v[:1, :, :tokens] for v in self.values],
+            self.lengths_B.new_full((1,), tokens),
+            self.logits_BV[:0],
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[Prompts]) -> Prompts:
+        """Those of several readings, one after another, padded to the longest."""
+        width = max(part.keys[0].shape[2] for part in parts)
+
+        def joined(name: str, layer: int) -> torch.Tensor:
+            rows = [getattr(part, name)[layer] for part in parts]
+            return torch.cat([functional.pad(x, (0, 0, 0, width - x.shape[2])) for x in rows])
+
+        layers = range(len(parts[0].keys))
+        return cls(
+            [joined("keys", i) for i in layers],
+            [joined("values", i) for i in layers],
+            torch.cat([part.lengths_B for part in parts]),
+            torch.cat([part.logits_BV for part in parts]),
+        )
+
+    def bytes(self) -> int:
+        """What the keys and values take."""
+        return sum(x.numel() * x.element_size() for x in (*self.keys, *self.values))
+
 
 class Decoder:
     """Computes with a merged copy; holds no state of its own between calls."""
@@ -58,8 +89,13 @@ class Decoder:
         self.D = blueprint.head_size
 
     @torch.no_grad()
-    def read_prompts(self, prompts: list[list[int]]) -> Prompts:
-        """Runs B prompts once."""
+    def read_prompts(self, prompts: list[list[int]], begun: Prompts | None = None) -> Prompts:
+        """Runs B prompts once.
+
+        Args:
+            begun: what one beginning left behind that all of them share; `prompts` are then
+                what follows it, at least one token each, and the result is for the whole.
+        """
         device = self.copy.embedding.device
         lengths = [len(prompt) for prompt in prompts]
         ids_BP = torch.zeros(len(prompts), max(lengths), dtype=torch.long)
@@ -67,14 +103,27 @@ class Decoder:
             ids_BP[i, : len(prompt)] = torch.tensor(prompt)
         ids_BP = ids_BP.to(device)
         B, P = ids_BP.shape
+        before = 0 if begun is None else begun.keys[0].shape[2]
+        mask = None
+        if begun is not None:  # all of the beginning, and one's own up to here
+            mask = torch.ones(P, before + P, dtype=torch.bool, device=device).tril(before)
         x = functional.embedding(ids_BP, self.copy.embedding).float()
-        cos, sin = self.rotary(torch.arange(P, device=device)[None])
+        cos, sin = self.rotary(torch.arange(before, before + P, device=device)[None])
         keys, values = [], []
-        for layer in self.copy.layers:
+        for i, layer in enumerate(self.copy.layers):
             q, k, v = self._project(layer, x, cos, sin)
+            if begun is not None:
+                k = torch.cat([begun.keys[i].expand(B, -1, -1, -1), k], dim=2)
+                v = torch.cat([begun.values[i].expand(B, -1, -1, -1), v], dim=2)
             # Padding stands on the right, where no earlier token looks.
             y = functional.scaled_dot_product_attention(
-                q, k, v, is_causal=True, scale=self.blueprint.scale, enable_gqa=self.R > 1
+                q,
+                k,
+                v,
+                attn_mask=mask,
+                is_causal=mask is None,
+                scale=self.blueprint.scale,
+                enable_gqa=self.R > 1,
             )
             y = y.transpose(1, 2).reshape(B, P, -1)
             x = x + layer.output(y)
@@ -83,7 +132,7 @@ class Decoder:
             values.append(v)
         lengths_B = torch.tensor(lengths, device=device)
         last_BH = x[torch.arange(B, device=device), lengths_B - 1]
-        return Prompts(keys, values, lengths_B, self._logits(last_BH))
+        return Prompts(keys, values, lengths_B + before, self._logits(last_BH))
 
     def begin(self, prompts: Prompts, group: int, tokens: int) -> Answers:
         """Room for `group` answers to each prompt, of so many tokens each."""

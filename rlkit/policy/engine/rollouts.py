@@ -22,6 +22,7 @@ from rlkit.policy.engine import weights
 from rlkit.policy.engine.adapters import stacks
 from rlkit.policy.engine.decoder import Decoder
 from rlkit.policy.engine.learner import Learner
+from rlkit.policy.engine.prefixes import Prefixes
 from rlkit.policy.engine.sampling import Sampling, completes, draw
 from rlkit.policy.generation import Sampled, pad_left, position_ids
 
@@ -51,6 +52,7 @@ class Engine:
         self.dtype = dtype
         self._decoder: Decoder | None = None
         self._of: tuple[Any, ...] = ()
+        self.prefixes = Prefixes()
 
     def refresh(self) -> Decoder:
         """The copy of the weights as they are now; merged again when they have changed."""
@@ -120,7 +122,7 @@ class Engine:
         ids: list[list[int]] = [[] for _ in range(total)]
         logprobs: list[list[float]] = [[] for _ in range(total)]
         stopped = [False] * total
-        read = decoder.read_prompts([list(prompt) for prompt in prompts])
+        read = self.prefixes.read(decoder, prompts)
         logits_NV = read.logits_BV.repeat_interleave(group_size, dim=0)
         answers = decoder.begin(read, group_size, max_new_tokens)
         ends = torch.tensor(sorted(end_ids), device=logits_NV.device)
