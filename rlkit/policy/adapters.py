@@ -42,6 +42,7 @@ def beside(
     lora: LoraSpec | None = None,
     seed: int | None = None,
     rollouts: str | None = None,
+    learner: str | None = None,
 ) -> Any:
     """A second policy on the same base weights, with an adapter of its own.
 
@@ -51,7 +52,7 @@ def beside(
         lora: size of a fresh adapter in place of a loaded one; its reference is the base.
         seed: decides a fresh adapter and what the second policy samples; the first one's
             seed when not given.
-        rollouts: as in `Policy.load`; the first one's when not given.
+        rollouts, learner: as in `Policy.load`; the first one's when not given.
 
     Raises:
         UserError: neither or both of `folder` and `lora`, a folder without a saved policy or
@@ -100,6 +101,7 @@ def beside(
         seed=seed,
         pretrained_adapter=saved is not None,
         rollouts=policy.sampler.asked if rollouts is None else rollouts,
+        learner=policy.scorer.asked if learner is None else learner,
     )
     second.version = version
     return second

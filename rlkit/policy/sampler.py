@@ -97,7 +97,7 @@ class Sampler:
         return {"sampling/prefix_hit_rate": self.engine.prefixes.take_stock().rate}
 
     def forget(self) -> None:
-        """Drops the beginnings of prompts that were kept, so that nothing hangs on earlier calls."""
+        """Drops kept beginnings of prompts, so that nothing hangs on earlier calls."""
         if self.engine is not None:
             self.engine.prefixes.forget()
 

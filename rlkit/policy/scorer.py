@@ -32,7 +32,7 @@ LearnerKind = Literal["auto", "copy", "model"]
 KINDS = ("auto", "copy", "model")
 
 #: Bytes that a micro-batch may leave for its way back, beside the weights.
-MAX_ACTIVATIONS = 1 << 29
+MAX_ACTIVATIONS = 1 << 28
 
 
 class Scorer:

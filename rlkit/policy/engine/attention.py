@@ -25,8 +25,9 @@ from functools import cache
 
 import torch
 
-#: From this many scores a head on the fused kernel is the faster one.
-FUSED_FROM = 128 * 128
+#: From this many scores on the fused kernel is the faster one, as measured (`docs/LOG.md`);
+#: below it plain products are, forward up to twice and backward up to twenty times.
+FUSED_FROM = 6 << 20
 
 
 @cache
@@ -112,7 +113,7 @@ class Part:
         return _times(grad_s, k), _sum_over_queries(grad_s, q, k.shape[1]), grad_v
 
     def _fused(self, q: torch.Tensor, k: torch.Tensor) -> bool:
-        large = q.shape[-2] * k.shape[-2] >= FUSED_FROM
+        large = q.shape[:-1].numel() * k.shape[-2] >= FUSED_FROM
         return large and q.device.type == "cpu" and has_fused()
 
     def _scores(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:

@@ -30,6 +30,10 @@ from rlkit.policy.engine.packing import Packed
 from rlkit.policy.engine.weights import LayerCopy
 
 
+#: Rows of gate and up whose gradient is computed at a time.
+ROWS = 256
+
+
 @dataclass
 class _Kept:
     """What one block leaves for its way back; `None` in `attended` when only `x` was kept."""
@@ -174,17 +178,8 @@ class Learner:
         """Gradients of the block's adapters, and of its input, from that of its output."""
         dtype = self.copy.dtype
         low = grad.to(dtype)
-        gate, up = kept.gate_up.chunk(2, dim=-1)
-        sigma = torch.sigmoid(gate)
-        active = gate * sigma
-        of_down = stack.down.gradients(active * up, low)
-        inner = low @ layer.down.dense()
-        grad_gate_up = torch.empty_like(kept.gate_up)
-        grad_gate, grad_up = grad_gate_up.chunk(2, dim=-1)
-        torch.mul(inner, active, out=grad_up)
-        # silu'(z) = sigma + silu(z) (1 - sigma)
-        slope = sigma.add_(active.mul_(1 - sigma))
-        torch.mul(inner.mul_(up), slope, out=grad_gate)
+        activated, grad_gate_up = _gate_backward(low @ layer.down.dense(), kept.gate_up)
+        of_down = stack.down.gradients(activated, low)
         of_gate_up = stack.gate_up.gradients(kept.mlp_norm.output(), grad_gate_up)
         grad = grad + kept.mlp_norm.backward(grad_gate_up @ layer.gate_up.dense())
 
@@ -203,6 +198,28 @@ class Learner:
         of_qkv = stack.qkv.gradients(kept.attention_norm.output(), grad_qkv)
         grad = grad + kept.attention_norm.backward(grad_qkv @ layer.qkv.dense())
         return of_qkv + of_output + of_gate_up + of_down, grad
+
+
+def _gate_backward(
+    inner: torch.Tensor, gate_up: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What silu(gate) up was, and the gradient of gate and up from that of it.
+
+    Some rows at a time, so that what lies between stays in the processor's cache.
+    """
+    activated, found = torch.empty_like(inner), torch.empty_like(gate_up)
+    for start in range(0, len(inner), ROWS):
+        some = slice(start, start + ROWS)
+        gate, up = gate_up[some].chunk(2, dim=-1)
+        grad_gate, grad_up = found[some].chunk(2, dim=-1)
+        sigma = torch.sigmoid(gate)
+        active = gate * sigma
+        torch.mul(inner[some], active, out=grad_up)
+        torch.mul(active, up, out=activated[some])
+        # silu'(z) = sigma + silu(z) (1 - sigma)
+        slope = sigma.add_(active.mul_(1 - sigma))
+        torch.mul(inner[some] * up, slope, out=grad_gate)
+    return activated, found
 
 
 def turn_back(grad: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
