@@ -1,6 +1,6 @@
 """Preparation: what an update has to know about the whole batch before it is cut up.
 
-Denominators, advantages token by token, values, the proximal policy, and tokens that an
+Denominators, advantages token by token, values, and tokens that an
 objective picks out: none of them may depend on the micro-batches.
 
 Axes: N rollouts, T completion tokens.
@@ -30,7 +30,9 @@ class Row:
         rollout: the rollout; where it takes no part, none of its tokens is trainable.
         advantages_T: its advantages.
         judged_T: false everywhere when there is no verdict.
-        reference_T, proximal_T: log-probabilities under reference and proximal policy.
+        reference_T: log-probabilities under the reference.
+        proximal_T: log-probabilities when the update began, which its first inner step finds
+            out; `None` before it.
         chosen_T: tokens that the objective picked out.
         values_T, returns_T: values before the update, and what they should have been.
     """
@@ -81,12 +83,12 @@ def prepare(
     mask_NT = pad([torch.tensor(r.trainable, dtype=torch.bool) for r in rollouts])
 
     parts = split(rollouts, config.micro_batch, budget(config, policy))
-    values_NT = returns_NT = proximal_NT = entropy_NT = explained = None
+    values_NT = returns_NT = logprobs_NT = entropy_NT = explained = None
     with torch.no_grad():
         if objective.needs_value:
             values_NT = _in_parts(parts, lambda p: [score_values(policy, p)])[0]
-        if objective.needs_choice or objective.off_policy is not None:
-            proximal_NT, entropy_NT = _in_parts(parts, lambda p: _logprobs_and_entropy(policy, p))
+        if objective.needs_choice:
+            logprobs_NT, entropy_NT = _in_parts(parts, lambda p: _logprobs_and_entropy(policy, p))
     if objective.token_level:
         divergence_NT = None
         if references is not None and objective.kl_in == "reward":
@@ -106,9 +108,7 @@ def prepare(
         explained = explained_variance(values_NT, returns_NT, mask_NT & known_N[:, None])
     chosen_NT = None
     if objective.needs_choice:
-        chosen_NT = objective.choose(proximal_NT, entropy_NT, advantages_NT, mask_NT)
-    if objective.off_policy is None:
-        proximal_NT = None
+        chosen_NT = objective.choose(logprobs_NT, entropy_NT, advantages_NT, mask_NT)
     length = mask_NT.shape[-1] if max_length is None else max_length
     window = Window.of(mask_NT, length, chosen_NT)
 
@@ -125,10 +125,9 @@ def prepare(
             cut(advantages_NT),
             known_N[i].expand(len(rollout)),
             None if references is None else references[i],
-            cut(proximal_NT),
-            cut(chosen_NT),
-            cut(values_NT),
-            cut(returns_NT),
+            chosen_T=cut(chosen_NT),
+            values_T=cut(values_NT),
+            returns_T=cut(returns_NT),
         )
         pulled = objective.pulls_always or bool((row.advantages_T != 0).any())
         (learning if pulled and any(rollout.trainable) else resting).append(row)

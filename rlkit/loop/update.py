@@ -12,7 +12,7 @@ Axes: N rollouts, T completion tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -33,6 +33,9 @@ from rlkit.objectives import (
 from rlkit.policy import Group, Policy
 from rlkit.policy.scoring import Scored
 from rlkit.policy.value_head import parameter_groups, score_values
+
+#: Mean distance (nats a token) between sampler and learner that rounding can explain.
+MAX_GAP = 0.25
 
 
 class RatioMismatch(RuntimeError):
@@ -143,17 +146,23 @@ def update_policy(
     update = Update(
         explained_variance=ready.explained_variance, mean_advantages=ready.mean_advantages
     )
+    rows = ready.learning
     for _ in range(config.inner_epochs):
         optimizer.zero_grad(set_to_none=True)
         first = update.inner_steps == 0
         update.inner_steps += 1
-        loss = 0.0
-        for part in split(ready.learning, config.micro_batch, tokens):
-            loss += _backward(policy, objective, part, ready.window, state, update, first)
+        loss, seen = 0.0, []
+        for part in split(rows, config.micro_batch, tokens):
+            found = _backward(policy, objective, part, ready.window, state, update, first)
+            loss += float(found.token_loss.loss.detach())
+            if first and objective.off_policy is not None:
+                seen += _with_proximal(part, found.scored)
         if first:
+            rows = seen or rows
             _look_at_the_rest(policy, split(ready.resting, config.micro_batch, tokens), update)
-            _check_ratio(optimizer, update, config.ratio_tolerance)
-        if not ready.learning:
+            fresh = all(row.rollout.policy_version == policy.version for row in rows)
+            _check_ratio(optimizer, update, config.ratio_tolerance, fresh)
+        if not rows:
             break
         update.loss += (loss - update.loss) / update.inner_steps  # the mean so far
         norm = clip_gradients(policy, config.max_grad_norm)
@@ -221,6 +230,9 @@ def part_loss(
             out[i, : len(values_T)] = values_T
         return out.to(device)
 
+    proximal_NT = padded("proximal_T")
+    if objective.off_policy is not None and proximal_NT is None:
+        proximal_NT = scored.logprobs_NT.detach()  # the update begins here
     token_loss = objective.loss(
         scored.logprobs_NT,
         scored.behaviour_NT,
@@ -228,7 +240,7 @@ def part_loss(
         scored.mask_NT,
         window=window,
         reference_NT=padded("reference_T"),
-        proximal_NT=padded("proximal_T"),
+        proximal_NT=proximal_NT,
         entropy_NT=scored.entropy_NT,
         chosen_NT=padded("chosen_T"),
         state=state,
@@ -254,7 +266,7 @@ def _backward(
     state: ObjectiveState,
     update: Update,
     first: bool,
-) -> float:
+) -> PartLoss:
     """Gradients of one micro-batch are added; its share of the loss is returned."""
     found = part_loss(policy, objective, part, window, state)
     found.total.backward()
@@ -269,7 +281,16 @@ def _backward(
             sums["weighed"] = token_loss.sums["tokens"]
         update.add(sums)
         _take_stock(update, found.scored)
-    return float(token_loss.loss.detach())
+    return found
+
+
+def _with_proximal(part: Sequence[Row], scored: Scored) -> list[Row]:
+    """Rows that know their log-probabilities from the beginning of the update."""
+    logprobs_NT = scored.logprobs_NT.detach().cpu()
+    return [
+        replace(row, proximal_T=logprobs_NT[i, : len(row.rollout)].clone())
+        for i, row in enumerate(part)
+    ]
 
 
 def _look_at_the_rest(policy: Policy, parts: Sequence[Sequence[Row]], update: Update) -> None:
@@ -287,7 +308,23 @@ def _look_at_the_rest(policy: Policy, parts: Sequence[Sequence[Row]], update: Up
                 update.add({"kl": float(torch.where(taken_T, k3_T, 0.0).sum())})
 
 
-def _check_ratio(optimizer: torch.optim.Optimizer, update: Update, tolerance: float) -> None:
+def _check_ratio(
+    optimizer: torch.optim.Optimizer, update: Update, tolerance: float, fresh: bool
+) -> None:
+    """Sampler and learner must agree at the first inner step.
+
+    Where an off-policy correction takes up the difference, the ratio is 1 by construction.
+    What was just sampled must be near all the same: rounding moves a log-probability by some
+    hundredths of a nat in the mean, a mistake by far more.
+    """
+    gap = update.per_token("logprob_difference") or 0.0
+    if fresh and gap > MAX_GAP:
+        optimizer.zero_grad(set_to_none=True)
+        raise RatioMismatch(
+            f"the learner's log-probabilities of tokens that were just sampled are {gap:.3g} nats "
+            f"from the sampler's in the mean (rounding explains {MAX_GAP:g} at most); they see "
+            "different weights, positions, masks or temperatures"
+        )
     if update.max_ratio_error <= tolerance:
         return
     optimizer.zero_grad(set_to_none=True)

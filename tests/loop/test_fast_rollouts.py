@@ -9,8 +9,10 @@ import torch
 
 from rlkit import ClosedLoop, LoopConfig, LoraSpec, Policy
 from rlkit.errors import UserError
+from rlkit.loop.update import RatioMismatch
 from rlkit.objectives import GRPO, Truncate
 from rlkit.policy import sampler as module
+from rlkit.policy import scorer
 
 SMALL = LoopConfig(seed=1, problems_per_step=4, group_size=4, max_new_tokens=24)
 
@@ -44,3 +46,35 @@ def test_the_exact_way_has_no_gap(tmp_path: Path) -> None:
     assert policy.sampler.exact and policy.sampler.kind == "exact"
     (record,) = ClosedLoop(policy, ["pyfunc"], GRPO(), SMALL, run=tmp_path / "r").run(steps=1)
     assert record["sampling/sampling_logp_difference/max"] < 1e-3
+
+
+def test_the_ratio_is_one_however_the_batch_is_cut(fast: Policy) -> None:
+    # Groups without contrast rest, so the learner sees other parts than the sampler did, and
+    # rounding depends on them. The proximal policy is what the first inner step itself saw.
+    config = LoopConfig(
+        seed=1, problems_per_step=6, group_size=4, max_new_tokens=24, micro_batch=5, inner_epochs=2,
+        learning_rate=1e-3, ratio_tolerance=1e-6,
+    )  # fmt: skip
+    loop = ClosedLoop(fast, ["pyfunc", "sort"], GRPO(off_policy=Truncate(2.0)), config)
+    before = fast.version
+    record = loop.run(steps=2)[-1]
+    assert fast.version == before + 4
+    assert record["sampling/sampling_logp_difference/max"] > 1e-4
+
+
+def test_a_mistake_is_seen_through_the_correction(fast: Policy, monkeypatch) -> None:
+    # The learner is not told the temperature that the sampler drew with.
+    config = LoopConfig(
+        seed=1, problems_per_step=4, group_size=4, max_new_tokens=24, temperature=2.0
+    )
+    loop = ClosedLoop(fast, ["pyfunc"], GRPO(off_policy=Truncate(2.0)), config)
+    right = scorer.token_logprobs
+    monkeypatch.setattr(
+        scorer,
+        "token_logprobs",
+        lambda hidden, weight, chosen, temperature, bias: right(hidden, weight, chosen, 1.0, bias),
+    )
+    before = fast.fingerprint()
+    with pytest.raises(RatioMismatch, match="rounding explains"):
+        loop.step()
+    assert fast.fingerprint() == before

@@ -29,7 +29,6 @@ from rlkit.policy.engine.geometry import Geometry
 from rlkit.policy.engine.packing import Packed
 from rlkit.policy.engine.weights import LayerCopy
 
-
 #: Rows of gate and up whose gradient is computed at a time.
 ROWS = 256
 
