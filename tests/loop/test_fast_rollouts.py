@@ -68,6 +68,7 @@ def test_a_mistake_is_seen_through_the_correction(fast: Policy, monkeypatch) -> 
         seed=1, problems_per_step=4, group_size=4, max_new_tokens=24, temperature=2.0
     )
     loop = ClosedLoop(fast, ["pyfunc"], GRPO(off_policy=Truncate(2.0)), config)
+    loop.step()  # the copy has been compared with the model, and is believed from here on
     right = scorer.token_logprobs
     monkeypatch.setattr(
         scorer,
