@@ -24,6 +24,7 @@ from rlkit.curriculum import Curriculum
 from rlkit.errors import UserError
 from rlkit.loop.config import LoopConfig
 from rlkit.loop.evaluation import Evaluation, evaluate_domain
+from rlkit.loop.given_back import give_back
 from rlkit.loop.judging import Judge
 from rlkit.loop.metrics import Batch, build_metrics, objective_metrics
 from rlkit.loop.optimizers import build_optimizer
@@ -175,6 +176,7 @@ class ClosedLoop:
             self._keeper.after_step(record, batch, decisions)
         for callback in self.callbacks:
             callback(record, batch)
+        give_back()
         return record
 
     def run(self, steps: int, progress: bool | Callable[..., Any] = True) -> list[StepRecord]:

@@ -110,6 +110,8 @@ class Scorer:
         learner: Learner = self._engine().learner()
         device = learner.copy.embedding.device
         packed = pack([r.prompt_ids for r in rollouts], [r.completion_ids for r in rollouts])
+        if learner.copy.dtype != torch.float32:
+            packed = packed.round_up()
         budget = self.tokens_at_once()
         keep_all = len(packed.ids_M) <= 1.5 * budget
         hidden_SH = learner.hidden(packed.to(device), keep_all)

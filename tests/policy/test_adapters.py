@@ -13,6 +13,7 @@ from rlkit.errors import UserError
 from rlkit.loop import ClosedLoop, LoopConfig
 from rlkit.policy import LoraSpec, Policy, flatten
 from rlkit.policy.adapters import shared_base
+from rlkit.policy.engine.weights import merged_weight
 from rlkit.rewards import Reward
 from rlkit.tasks import get_domain
 
@@ -80,7 +81,7 @@ def test_using_one_changes_nothing_for_the_other(
     first = first_of(quantize, rollouts=rollouts)
     alone = first_of(quantize, rollouts=rollouts)
     second = stir(first.beside(lora=LORA, seed=5), seed=2)
-    assert second.sampler.kind == rollouts
+    assert second.sampler.kind == rollouts and second.scorer.kind == first.scorer.kind
     asked = flatten(first.generate(problems, 2, 8))
     expected = flatten(alone.generate(problems, 2, 8))
     assert asked == expected
@@ -250,21 +251,26 @@ def test_in_bfloat16_half_the_bytes_and_near(problems, tmp_path: Path) -> None:
 
 def test_pefts_own_merge_is_followed_by_the_sampler(problems) -> None:
     """Merged in place, an adapter must not be added twice; unmerged, it must be there again."""
-    policy = first_of(None)
+    policy = first_of(None, learner="model")
     asked = flatten(policy.generate(problems, 2, 8))
     before = scores(policy, asked)
+    linear = policy.sampler.engine.blueprint.layers[0].query
+    alone = merged_weight(linear)
     policy.model.merge_adapter()
+    torch.testing.assert_close(merged_weight(linear), alone, atol=1e-6, rtol=0)
+    assert torch.equal(merged_weight(linear), linear.base_layer.weight)
     merged = flatten(policy.generate(problems, 2, 8))
     apart = scores(policy, merged) - policy.score(merged).behaviour_NT
     assert float(apart.abs().max()) < 1e-4
     torch.testing.assert_close(scores(policy, asked), before, atol=1e-4, rtol=0)
     policy.model.unmerge_adapter()
+    torch.testing.assert_close(merged_weight(linear), alone, atol=1e-6, rtol=0)
     again = flatten(policy.generate(problems, 2, 8))
     assert float((scores(policy, again) - policy.score(again).behaviour_NT).abs().max()) < 1e-4
 
 
 def test_several_adapters_in_one_peft_model_are_told_apart(problems) -> None:
-    policy = first_of("nf4")
+    policy = first_of("nf4", learner="model")
     policy.model.add_adapter("other", LORA.peft_config())
     with torch.no_grad():
         for name, parameter in policy.model.named_parameters():

@@ -97,7 +97,8 @@ class Geometry:
 
     def _answer_grid(self, x: torch.Tensor) -> torch.Tensor:
         B, _, G, T = self.packed.grid
-        return self._on_grid(x[self.packed.prompts :], self.packed.answer_slot, B * G * T)
+        own = x[self.packed.prompts : len(x) - self.packed.filling]
+        return self._on_grid(own, self.packed.answer_slot, B * G * T)
 
     def _prompt_queries(self, x: torch.Tensor) -> torch.Tensor:
         B, P, _, _ = self.packed.grid
@@ -140,8 +141,10 @@ class Geometry:
         packed = self.packed
         if len(packed.prompt_slot) != len(prompt):
             prompt = prompt[packed.prompt_slot]
-        if answers is None:
-            return prompt
-        if len(packed.answer_slot) != len(answers):
-            answers = answers[packed.answer_slot]
-        return torch.cat([prompt, answers])
+        parts = [prompt]
+        if answers is not None:
+            full = len(packed.answer_slot) == len(answers)
+            parts.append(answers if full else answers[packed.answer_slot])
+        if packed.filling:
+            parts.append(prompt.new_zeros(packed.filling, *prompt.shape[1:]))
+        return torch.cat(parts) if len(parts) > 1 else prompt

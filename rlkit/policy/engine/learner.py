@@ -199,9 +199,7 @@ class Learner:
         return of_qkv + of_output + of_gate_up + of_down, grad
 
 
-def _gate_backward(
-    inner: torch.Tensor, gate_up: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _gate_backward(inner: torch.Tensor, gate_up: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """What silu(gate) up was, and the gradient of gate and up from that of it.
 
     Some rows at a time, so that what lies between stays in the processor's cache.

@@ -14,7 +14,7 @@ the longest answer that are read, N answers, M packed tokens, S predicted tokens
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -31,6 +31,7 @@ class Packed:
         answer_slot: where each answer token stands on the grid (B, G, T), flat.
         grid: (B, P, G, T).
         lengths_B: tokens of each prompt.
+        filling: tokens at the end that belong to nobody, see `round_up`.
         predicts_S: the packed token that each predicted token follows; answer by answer,
             in the order they were given in.
     """
@@ -43,12 +44,7 @@ class Packed:
     grid: tuple[int, int, int, int]
     lengths_B: torch.Tensor
     predicts_S: torch.Tensor
-
-    @property
-    def full(self) -> bool:
-        """Whether every place of the answers' grid is taken."""
-        B, _, G, T = self.grid
-        return len(self.answer_slot) == B * G * T
+    filling: int = 0
 
     def to(self, device: torch.device | str) -> Packed:
         moved = {
@@ -56,7 +52,28 @@ class Packed:
             for name in self.__dataclass_fields__
             if torch.is_tensor(getattr(self, name))
         }
-        return Packed(**moved, prompts=self.prompts, grid=self.grid)
+        return replace(self, **moved)
+
+    def round_up(self) -> Packed:
+        """As many tokens as few batches have: up to an eighth more, at the end.
+
+        Kernels that are compiled for each number of rows, as oneDNN's are, would otherwise be
+        compiled anew for nearly every batch, and kept.
+
+        >>> packed = pack([[7] * 600], [[1] * 100])
+        >>> len(packed.ids_M), len(packed.round_up().ids_M)
+        (699, 704)
+        """
+        total = len(self.ids_M)
+        step = max(8, 1 << max(0, total.bit_length() - 4))
+        more = -total % step
+        nothing = self.ids_M.new_zeros(more)
+        return replace(
+            self,
+            ids_M=torch.cat([self.ids_M, nothing]),
+            positions_M=torch.cat([self.positions_M, nothing]),
+            filling=self.filling + more,
+        )
 
 
 def pack(prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> Packed:

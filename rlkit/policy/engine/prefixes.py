@@ -68,6 +68,7 @@ class Prefixes:
     def forget(self) -> None:
         """Drops what is kept and counted, so that what follows does not hang on what was before."""
         self._kept.clear()
+        self._of = None  # or a copy that has had its day would stay
         self.found = Found()
 
     def read(self, decoder: Decoder, prompts: Sequence[Sequence[int]]) -> Prompts:

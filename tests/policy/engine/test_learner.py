@@ -109,6 +109,17 @@ def test_prompts_alone_need_no_answers_grid() -> None:
         torch.testing.assert_close(mine, right, atol=1e-5, rtol=1e-3)
 
 
+def test_filling_changes_nothing() -> None:
+    model = adapted("qwen2")
+    packed = pack(PROMPTS, ANSWERS)
+    more = packed.round_up()
+    assert more.filling > 0 and len(more.ids_M) % 8 == 0
+    ours, theirs = (learner_of(model).hidden(p) for p in (more, packed))
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    for mine, right in zip(gradients(model, ours), gradients(model, theirs), strict=True):
+        torch.testing.assert_close(mine, right, atol=1e-5, rtol=1e-4)
+
+
 def test_the_way_back_may_be_taken_twice() -> None:
     model = adapted("qwen3")
     hidden = learner_of(model).hidden(pack(PROMPTS, ANSWERS))
