@@ -199,7 +199,9 @@ def _advice(
     if not precision.startswith("NF4"):
         lines.append("the demo will run without four bits, and says so")
     if not safe:
-        lines.append("pyfunc needs the sandbox; arith, sort and countdown run without it")
+        lines.append(
+            "pyfunc and pywords need the sandbox; arith, sort and countdown run without it"
+        )
     if importlib.util.find_spec("IPython") and "ipykernel" in sys.modules and _widgets_split():
         lines.append(
             "ipywidgets is not installed where this kernel runs; widgets will say 'model not "

@@ -21,7 +21,7 @@ from rlkit.loop.evaluation import DomainEvaluation, evaluate_domain
 from rlkit.loop.judging import Judge
 from rlkit.policy import Policy
 from rlkit.policy.pretrain import PretrainConfig, pretrain
-from rlkit.tasks import Domain, domain_names, get_domains
+from rlkit.tasks import Domain, get_domains
 
 WEIGHTS, FACTS, CARD, SUMS = "model.safetensors", "facts.json", "CARD.md", "SHA256SUMS"
 
@@ -84,11 +84,11 @@ def build(
 
 
 def measure(folder: Path, *, seed: int, problems: int = PROBLEMS) -> dict[str, Any]:
-    """pass@1 of each domain and level, with plain weights and in four bits.
+    """pass@1 of each domain that is taught, at each level, with plain weights and in four bits.
 
     Sampled at temperature 1, the temperature of training.
     """
-    domains = get_domains(domain_names())
+    domains = get_domains(name for name, _ in PretrainConfig().domain_share)
     judge = Judge(domains)
     rates: dict[str, Any] = {}
     for precision, quantize in (("float32", None), ("nf4", "nf4")):

@@ -13,8 +13,9 @@ from rlkit.errors import UserError
 from rlkit.loop.closed_loop import ClosedLoop
 from rlkit.loop.config import LoopConfig
 from rlkit.loop.evaluation import Evaluation
-from rlkit.objectives import GRPO
+from rlkit.objectives import GRPO, Truncate
 from rlkit.policy import LoraSpec, Policy
+from rlkit.policy.sampler import RolloutKind
 
 #: Steps after which the shipped `tiny` has learnt what the demo wants to show.
 DEFAULT_STEPS = 60
@@ -71,6 +72,7 @@ def run_demo(
     objective: GRPO | None = None,
     lora: LoraSpec | None = None,
     quantize: str | None = "nf4",
+    rollouts: RolloutKind = "exact",
     problems: int = 256,
     samples: int = 2,
     say: Callable[[str], None] = lambda text: None,
@@ -79,6 +81,8 @@ def run_demo(
     """Trains a policy in four bits with LoRA, and measures what that changed.
 
     Args:
+        rollouts: as in `Policy.load`; `fast` brings GRPO with a truncated weight for the gap
+            to the rounded weights, unless an objective is given.
         problems, samples: size of the evaluations, before and after.
         say: called with a sentence at each stage.
 
@@ -87,10 +91,12 @@ def run_demo(
     """
     if steps < 1:
         raise UserError(f"steps must be at least 1, not {steps}")
-    objective = objective or GRPO()
+    objective = objective or GRPO(off_policy=Truncate(2.0) if rollouts == "fast" else None)
     config.check_group(objective)  # before anything is loaded
     started = time.perf_counter()
-    loaded = Policy.load(policy, quantize=quantize, lora=lora or LoraSpec(), seed=config.seed)
+    loaded = Policy.load(
+        policy, quantize=quantize, lora=lora or LoraSpec(), seed=config.seed, rollouts=rollouts
+    )
     total, trained = loaded.parameter_counts()
     say(f"policy {policy}: {total:,} parameters, {trained:,} of them trained; {loaded.precision}")
     loop = ClosedLoop(loaded, domains, objective, config, run=run)

@@ -25,7 +25,7 @@ from rlkit.rewards.format import (
     think_answer_format,
     think_text_format,
 )
-from rlkit.rewards.graded import CodeReward, code_reward
+from rlkit.rewards.graded import CodeReward, code_reward, runs_and_passes
 from rlkit.rewards.judge import JudgeReward, judge_reward
 from rlkit.rewards.judge_cache import JudgeCache
 from rlkit.rewards.judge_client import Endpoint
@@ -95,6 +95,7 @@ __all__ = [
     "register_reward",
     "retention_reward",
     "reward",
+    "runs_and_passes",
     "sanitise",
     "sql_reward",
     "table_reward",
@@ -120,6 +121,7 @@ _REWARDS: dict[str, Reward] = {
         math_answer,
         tests_pass,
         code_reward,
+        runs_and_passes,
         sql_reward,
         table_reward,
         retention_reward,

@@ -186,4 +186,8 @@ def _checked(weights: Mapping[str, float]) -> dict[str, float]:
 
 code_reward = CodeReward()
 
-__all__ = ["GROUPS", "LEVELS", "WEIGHTS", "CodeReward", "code_reward"]
+#: For a policy that mostly fails at first: a fifth for calls that come back at all, the rest
+#: for tests that pass, so that hardly any group of answers is without contrast.
+runs_and_passes = CodeReward(weights={"run": 0.2, "tests": 0.8}).named("runs_and_passes")
+
+__all__ = ["GROUPS", "LEVELS", "WEIGHTS", "CodeReward", "code_reward", "runs_and_passes"]

@@ -9,16 +9,19 @@ from rlkit.tasks.arith import Arith
 from rlkit.tasks.countdown import Countdown
 from rlkit.tasks.problem import Domain
 from rlkit.tasks.pyfunc import PyFunc
+from rlkit.tasks.pywords import PyWords
 from rlkit.tasks.sort import Sort
 
-_DOMAINS: dict[str, Domain] = {d.name: d for d in (Arith(), Sort(), Countdown(), PyFunc())}
+_DOMAINS: dict[str, Domain] = {
+    d.name: d for d in (Arith(), Sort(), Countdown(), PyFunc(), PyWords())
+}
 
 
 def domain_names() -> list[str]:
     """Names of all known domains.
 
-    >>> domain_names()[:4]
-    ['arith', 'sort', 'countdown', 'pyfunc']
+    >>> domain_names()[:5]
+    ['arith', 'sort', 'countdown', 'pyfunc', 'pywords']
     """
     return list(_DOMAINS)
 

@@ -197,6 +197,7 @@ TESTS_PASS = Subject(
     prepare=short_limits,
 )
 register_subject("tests_pass", TESTS_PASS, by_columns=True)
+register_subject("runs_and_passes", TESTS_PASS)
 
 
 # -- code_reward: shown and hidden tests, and callers that must go on working ------------
