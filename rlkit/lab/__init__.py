@@ -16,6 +16,7 @@ _HOMES = {
     "GroupView": "rlkit.lab.group_view",
     "LiveRun": "rlkit.lab.live_run",
     "LossPanel": "rlkit.lab.loss_panel",
+    "Nf4Panel": "rlkit.lab.nf4_panel",
     "ExpertPanel": "rlkit.lab.expert",
     "RatioPanel": "rlkit.lab.ratio_panel",
     "ReportPage": "rlkit.lab.report_page",
