@@ -18,7 +18,14 @@ import torch
 
 from rlkit.errors import UserError
 from rlkit.policy.lora import LoraSpec
-from rlkit.policy.quantization import four_bit_layers, keep_gradients, nf4_config, probe_nf4
+from rlkit.policy.quantization import (
+    four_bit_layers,
+    keep_gradients,
+    nf4_config,
+    probe_nf4,
+    probe_uneven_rows,
+    uneven_layers,
+)
 from rlkit.policy.saving import POLICY_FILE
 from rlkit.policy.smol import find_smol
 
@@ -127,8 +134,6 @@ def load_base(source: str, quantize: str | None, device: str) -> tuple[Any, Prec
     Raises:
         UserError: unknown `quantize`, or the model cannot be loaded.
     """
-    from transformers import AutoModelForCausalLM
-
     if quantize not in (None, "nf4"):
         raise UserError(f"quantize must be 'nf4' or None, not {quantize!r}")
     dtype = compute_dtype(device)
@@ -137,14 +142,12 @@ def load_base(source: str, quantize: str | None, device: str) -> tuple[Any, Prec
         note = f"NF4 was asked for, but {reason}"
         warnings.warn(f"{note}; loading {source} without quantisation", stacklevel=3)
         quantize = None
-    options: dict[str, Any] = {"dtype": dtype, "device_map": {"": device}}
-    if quantize == "nf4":
-        options["quantization_config"] = nf4_config(dtype)
-    try:
-        with quiet_transformers():
-            model = AutoModelForCausalLM.from_pretrained(source, **options)
-    except (OSError, ValueError) as error:
-        raise UserError(_not_loaded(source, error)) from error
+    model = _from_pretrained(source, dtype, device, quantize)
+    if uneven_layers(model) and (reason := probe_uneven_rows(device)) is not None:
+        note = f"NF4 was asked for, but {reason}, and this model has {uneven_layers(model)} of them"
+        warnings.warn(f"{note}; loading {source} without quantisation", stacklevel=3)
+        quantize, model = None, None  # the first goes before the second comes
+        model = _from_pretrained(source, dtype, device, None)
     keep_gradients(model)
     packed = len(four_bit_layers(model))
     if quantize == "nf4" and packed == 0:
@@ -153,6 +156,19 @@ def load_base(source: str, quantize: str | None, device: str) -> tuple[Any, Prec
     model.eval()
     name = str(dtype).removeprefix("torch.")
     return model, Precision("nf4" if packed else name, name, packed, note)
+
+
+def _from_pretrained(source: str, dtype: torch.dtype, device: str, quantize: str | None) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    options: dict[str, Any] = {"dtype": dtype, "device_map": {"": device}}
+    if quantize == "nf4":
+        options["quantization_config"] = nf4_config(dtype)
+    try:
+        with quiet_transformers():
+            return AutoModelForCausalLM.from_pretrained(source, **options)
+    except (OSError, ValueError) as error:
+        raise UserError(_not_loaded(source, error)) from error
 
 
 def add_lora(model: Any, lora: LoraSpec, seed: int) -> Any:

@@ -57,6 +57,37 @@ def probe_nf4(device: str = "cpu") -> str | None:
     return None
 
 
+@cache
+def probe_uneven_rows(device: str = "cpu", block: int = 64) -> str | None:
+    """Tries a matrix whose rows are no whole number of blocks.
+
+    bitsandbytes 0.50.2 gives such a matrix back wrongly on some processors, without an error:
+    codes and scales are right, and the result is not.
+
+    Returns:
+        `None` when it comes back as well as any other, else the reason why not.
+    """
+    four_bit = importlib.import_module("bitsandbytes.functional")
+    # Blocks of different sizes, or one's scale would do for the next.
+    sizes = torch.tensor([1.0, 8.0, 2.0], device=device)[:, None]
+    matrix = torch.sin(torch.arange(16.0 * 3 * block // 2, device=device)).view(-1, 3, block // 2)
+    matrix = (matrix * sizes).view(16, -1)
+    packed, state = four_bit.quantize_4bit(matrix, blocksize=block, quant_type="nf4")
+    error = four_bit.dequantize_4bit(packed, state).float() - matrix
+    share = float(error.norm() / matrix.norm())
+    if share < 0.15:  # four bits alone cost about a tenth
+        return None
+    return (
+        "bitsandbytes gives matrices back wrongly here whose rows are no whole number of "
+        f"{block} numbers ({share:.0%} off)"
+    )
+
+
+def uneven_layers(model: torch.nn.Module, block: int = 64) -> int:
+    """How many four-bit layers have rows that are no whole number of blocks."""
+    return sum(layer.in_features % block != 0 for layer in four_bit_layers(model))
+
+
 def four_bit_layers(model: torch.nn.Module) -> list[torch.nn.Module]:
     """The layers of a model whose weights are stored in four bits."""
     try:
