@@ -23,7 +23,7 @@ PANEL_KEYS = (
     "<style onload=\"this.closest('.rlkit-panel').addEventListener('keydown', "
     'key => key.ctrlKey || key.metaKey || key.stopPropagation())">'
     ".rlkit-panel, .rlkit-panel .widget-box {overflow: visible}"
-    ".rlkit-panel .widget-html-content {line-height: 1.4}"
+    ".rlkit-panel .widget-html-content {line-height: 1.4; min-width: 0}"
     ".rlkit-panel .widget-html-content :is(caption, th) {text-align: left}"
     # On a phone a label stands above its slider, which else would have no length left.
     "@media (max-width: 700px) {"

@@ -22,8 +22,8 @@ INSIDE, BESIDE = 8, 6
 #: Kinds of tokens, their colour and their pattern.
 KINDS = {
     "has a gradient": (0, 0),
-    "held by the clip: none": (1, 1),
-    "advantage 0: none": (4, 4),
+    "none: held by the clip": (1, 1),
+    "none: advantage 0": (4, 4),
 }
 
 
@@ -102,16 +102,16 @@ def histogram(
             line={"color": "#808080", "width": 2, "dash": "dash" if clip else "dot"},
             annotation={
                 "text": f"{wall:.5g}",
-                "yanchor": "bottom",
+                "yanchor": "top",
                 "y": 1.0,
                 "yref": "paper",
                 "xanchor": "right" if side == "left" else "left",
             },
         )
-    ticks = _ticks(edges, low, high)
-    whose = "of a token" if level == "token" else "of the answer it is in"
+    ticks = _ticks(edges)
+    whose = "a token" if level == "token" else "an answer"
     figure.update_xaxes(
-        title_text=f"ratio {whose}, now to then (log scale)",
+        title_text=f"ratio of {whose} (log scale)",
         tickvals=[math.log(t) for t in ticks],
         ticktext=[f"{t:.5g}" for t in ticks],
         range=[logs[0], logs[-1]],
@@ -120,7 +120,8 @@ def histogram(
     figure.update_yaxes(
         title_text="tokens (number, log scale)",
         type="log",
-        range=[math.log10(0.6), math.log10(1.6 * most)],
+        # The walls' labels stand on top.
+        range=[math.log10(0.6), math.log10(4 * most)],
         dtick=1,
     )
     figure.update_layout(title=f"Ratios after {_updates(updates)}", hovermode="closest")
@@ -155,10 +156,10 @@ def drift_figure(
             marker={"symbol": style["symbol"], "size": 7},
         )
     figure.add_vline(x=updates, line={"color": "#808080", "width": 1})
-    figure.update_xaxes(title_text="updates on this batch (number)", dtick=1)
+    figure.update_xaxes(title_text="updates (number)", dtick=1)
     figure.update_yaxes(title_text="divergence (nats a token)", rangemode="tozero")
     figure.update_layout(title="How far it has drifted", showlegend=True)
-    here, there = places[updates].kl, free[updates].kl
+    here, there = (round(walked[updates].kl, 6) for walked in (places, free))
     told = (
         f"After {_updates(updates)} the divergence is {number(there)} nats a token without a clip"
     )
@@ -170,11 +171,11 @@ def drift_figure(
     return describe(figure, caption, f"Rising curves. {told}.")
 
 
-def _ticks(edges: Sequence[float], low: float, high: float) -> list[float]:
-    if low + high < 0.05:
-        return [edges[0], 1.0, edges[-1]]
-    known = [0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0]
-    return [t for t in known if edges[0] <= t <= edges[-1]]
+def _ticks(edges: Sequence[float]) -> list[float]:
+    known = [t for t in (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0) if edges[0] <= t <= edges[-1]]
+    if len(known) >= 3:
+        return known
+    return [math.ceil(100 * edges[0]) / 100, 1.0, math.floor(100 * edges[-1]) / 100]
 
 
 def _updates(count: int) -> str:

@@ -172,7 +172,7 @@ class RatioPanel:
                 round(100 * place.silent_share, 1),
                 min(place.ratios),
                 max(place.ratios),
-                place.kl,
+                round(place.kl, 6),
             ]
             for place in self.places
         ]
