@@ -224,3 +224,8 @@ def rollout_func(
         say=lambda text: print(text, file=sys.stderr, flush=True),
     )
     print(json.dumps(found.to_dict()) if as_json else found.table())
+
+
+from rlkit.commands.bench_policy import add_to  # noqa: E402
+
+add_to(app)

@@ -159,7 +159,11 @@ def score_values(policy: Policy, rollouts: Sequence[Rollout]) -> torch.Tensor:
     was_training = policy.model.training
     policy.model.eval()  # as in `Policy.score`: no dropout, whatever the mode
     try:
-        with nullcontext() if head.lora is None else head.lora.inside(policy.model):
+        with (
+            nullcontext() if head.lora is None else head.lora.inside(policy.model),
+            # A trunk that the values leave alone needs no way back.
+            torch.set_grad_enabled(torch.is_grad_enabled() and head.trunk != "detached"),
+        ):
             hidden = base.get_decoder()(
                 input_ids=ids,
                 attention_mask=attention,
