@@ -65,6 +65,9 @@ def demo(
     problems: Annotated[int, typer.Option(help="Problems a step.")] = 8,
     learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
     weighting: Annotated[str, typer.Option(help="uniform or learnability.")] = "uniform",
+    rollouts: Annotated[
+        str, typer.Option(help="exact, fast (rounded weights, corrected for), or plain.")
+    ] = "exact",
     held_out: Annotated[int, typer.Option(help="Held-out problems of the evaluations.")] = 256,
     check: Annotated[
         bool,
@@ -100,6 +103,7 @@ def demo(
         steps=steps,
         run=folder,
         config=config,
+        rollouts=rollouts,
         problems=held_out,
         say=_say(as_json),
         progress=not as_json,
@@ -213,6 +217,10 @@ app.add_typer(bench_app, name="bench")
 from rlkit.commands.fetch import fetch  # noqa: E402
 
 app.command("fetch")(fetch)
+
+from rlkit.commands.plan import plan  # noqa: E402
+
+app.command("plan")(plan)
 
 from rlkit.commands.replay import replay  # noqa: E402
 

@@ -27,6 +27,7 @@ def rlkit(*words: str, cwd: Path, **options) -> subprocess.CompletedProcess:
         (["demo", "--group-size", "0", "--run", "r"], "group_size must be at least 1"),
         (["demo", "--steps", "0", "--run", "r"], "steps must be at least 1"),
         (["demo", "--weighting", "magic", "--run", "r"], "unknown weighting 'magic'"),
+        (["demo", "--rollouts", "magic", "--run", "r"], "rollouts='magic' is not a way"),
         (["report", "nowhere"], "no run directory"),
     ],
 )

@@ -190,10 +190,10 @@ sizes = st.builds(
 
 
 @settings(max_examples=60)
-@given(sizes, st.floats(0.01, 100))
-def test_a_probe_is_never_larger_than_what_it_stands_for(size, seconds) -> None:
+@given(sizes, st.floats(0.01, 100), st.none() | st.integers(200, 5000))
+def test_a_probe_is_never_larger_than_what_it_stands_for(size, seconds, budget) -> None:
     first = first_size(size)
-    second = second_size(size, first, seconds)
+    second = second_size(size, first, seconds, budget)
     assert first.tokens <= second.tokens <= size.tokens
     assert second.rows * second.new_tokens <= 4 * 1152 and second.prompt_tokens <= 1024
     assert in_two(second).tokens == second.tokens
@@ -201,6 +201,10 @@ def test_a_probe_is_never_larger_than_what_it_stands_for(size, seconds) -> None:
         assert one.rows <= 32 and one.tokens <= size.tokens
     # Where there is anything to grow, the second is larger, so that there is a line.
     assert first.tokens < second.tokens or size.rows < 3
+    parts = [largest_part(one, budget) for one in (first, second)]
+    tokens = [p.prompts * first.prompt_tokens + p.rows * first.new_tokens for p in parts]
+    assert parts[0].parts == 1
+    assert tokens[0] < tokens[1] or size.rows < 3 or (budget and tokens[0] > budget / 2)
 
 
 @settings(max_examples=60)
