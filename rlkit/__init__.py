@@ -6,8 +6,15 @@ so that a notebook about rewards starts in a moment and without torch.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
+
+# Threads that wait for each other should not burn the processor for long: beside other work
+# that makes torch several times slower. It is read when torch is first imported; whoever has
+# set one of the two keeps what they set. Numbers: docs/LOG.md.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 __version__ = "0.1.0"
 

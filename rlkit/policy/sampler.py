@@ -27,10 +27,11 @@ from rlkit.policy.generation import Sampled, sample_groups
 RolloutKind = Literal["exact", "fast", "plain"]
 KINDS = ("exact", "fast", "plain")
 
-#: Rows that are decoded together; more are split.
+#: Rows that are decoded together, and logits of one token of all of them; more are split.
 MAX_ROWS = 256
+MAX_LOGITS = 1 << 23
 #: Bytes that the keys and values of one batch of answers may take, on a CPU and on a GPU.
-MAX_CACHE = 1 << 29
+MAX_CACHE = 1 << 28
 MAX_CACHE_GPU = 1 << 32
 
 
@@ -107,7 +108,9 @@ class Sampler:
         if self.engine is not None:
             each = self.engine.bytes_a_token() * max_new_tokens
             on_gpu = next(self.model.parameters()).device.type == "cuda"
-            rows = max(1, min(MAX_ROWS, (MAX_CACHE_GPU if on_gpu else MAX_CACHE) // each))
+            cache = (MAX_CACHE_GPU if on_gpu else MAX_CACHE) // each
+            logits = MAX_LOGITS // self.model.config.get_text_config().vocab_size
+            rows = max(1, min(MAX_ROWS, cache, logits))
         return max(1, rows // group_size)
 
     def generate(
