@@ -142,6 +142,26 @@ def objectives(
 
 
 @app.command()
+def curves(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, alike but for the seed.")],
+    svg: Annotated[Path | None, typer.Option(help="Also draw the curves into this file.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object and nothing else.")
+    ] = False,
+) -> None:
+    """Runs that are done, seed beside seed: a table, and the curves."""
+    from rlkit.bench import curves as bench
+
+    found = bench.read(runs)
+    if svg is not None:
+        try:
+            svg.write_text(bench.svg(found), encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"the curves cannot be written to {str(svg)!r}: {error}") from None
+    print(json.dumps(found) if as_json else bench.markdown(found))
+
+
+@app.command()
 def trainability(
     steps: Annotated[int, typer.Option(help="Steps of each run.")] = 40,
     out: Annotated[
