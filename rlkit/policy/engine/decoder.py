@@ -22,6 +22,9 @@ from torch.nn import functional
 from rlkit.policy.engine.blueprint import Blueprint
 from rlkit.policy.engine.weights import Copy
 
+#: Widths of the answers' keys and values go in steps of so many columns in low precision.
+COLUMNS = 16
+
 
 @dataclass
 class Prompts:
@@ -187,8 +190,9 @@ class Answers:
         self.length = 0
         shape = (B * group, K, tokens, D)
         like = prompts.keys[0]
-        self.keys = [like.new_empty(shape) for _ in prompts.keys]
-        self.values = [like.new_empty(shape) for _ in prompts.keys]
+        # Zeros, since a step may read a few columns more than were written, weighed with 0.
+        self.keys = [like.new_zeros(shape) for _ in prompts.keys]
+        self.values = [like.new_zeros(shape) for _ in prompts.keys]
         self._look_at_prompts()
 
     def _look_at_prompts(self) -> None:
@@ -206,7 +210,7 @@ class Answers:
         """Logits (N, V) after one more token a row."""
         of = self.decoder
         B, G, K, R, D = len(self.prompts.lengths_B), self.group, of.K, of.R, of.D
-        t = self.length
+        t, read = self.length, self._columns()
         x = functional.embedding(ids_N, of.copy.embedding)[:, None].float()
         cos, sin = of.rotary((self.position_N + t)[:, None])
         for i, layer in enumerate(of.copy.layers):
@@ -217,28 +221,37 @@ class Answers:
             shared = q.permute(0, 2, 1, 3, 4).reshape(B, K, G * R, D)
             own = q.view(B * G, K, R, D)
             over_prompt = torch.matmul(shared, self.prompts.keys[i].transpose(2, 3))
-            over_own = torch.matmul(own, self.keys[i][:, :, : t + 1].transpose(2, 3))
+            over_own = torch.matmul(own, self.keys[i][:, :, :read].transpose(2, 3))
             scores = torch.cat(
                 [
                     over_prompt.view(B, K, G, R, -1).transpose(1, 2),
-                    over_own.view(B, G, K, R, t + 1),
+                    over_own.view(B, G, K, R, read),
                 ],
                 dim=-1,
             ).float()
-            P = scores.shape[-1] - t - 1
+            P = scores.shape[-1] - read
+            scores[..., P + t + 1 :] = -torch.inf
             if self.bias is not None:
                 scores[..., :P] += self.bias
             weights = torch.softmax(scores, dim=-1).to(q.dtype)
             shared = weights[..., :P].transpose(1, 2).reshape(B, K, G * R, P)
             y = torch.matmul(shared, self.prompts.values[i])
             y = y.view(B, K, G, R, D).transpose(1, 2)
-            own = weights[..., P:].reshape(B * G, K, R, t + 1)
-            y = y + torch.matmul(own, self.values[i][:, :, : t + 1]).view(B, G, K, R, D)
+            own = weights[..., P:].reshape(B * G, K, R, read)
+            y = y + torch.matmul(own, self.values[i][:, :, :read]).view(B, G, K, R, D)
             y = y.reshape(B * G, 1, K * R * D)
             x = x + layer.output(y)
             x = of._mlp(layer, x)
         self.length += 1
         return of._logits(x[:, 0])
+
+    def _columns(self) -> int:
+        """How many columns of the buffers a step reads: those there are, and a few more in low
+        precision, whose kernels are compiled for each width and kept."""
+        there = self.length + 1
+        if self.decoder.copy.dtype == torch.float32:
+            return there
+        return min(self.keys[0].shape[2], -(-there // COLUMNS) * COLUMNS)
 
     def keep(self, problems: torch.Tensor, rows: torch.Tensor, group: int) -> None:
         """Goes on with some rows only.
@@ -250,7 +263,7 @@ class Answers:
         used = self.length
         for buffers in (self.keys, self.values):
             for i, kept in enumerate(buffers):
-                smaller = kept.new_empty(len(rows), *kept.shape[1:])
+                smaller = kept.new_zeros(len(rows), *kept.shape[1:])
                 smaller[:, :, :used] = kept[rows, :, :used]
                 buffers[i] = smaller
         if len(problems) != len(self.prompts.lengths_B):
