@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from rlkit.errors import UserError
-from rlkit.loop.optimizers import build_optimizer, probe_adamw8bit
 from rlkit.loop.micro_batches import split
+from rlkit.loop.optimizers import build_optimizer, probe_adamw8bit
 from rlkit.objectives import (
     CISPO,
     DAPO,

@@ -67,9 +67,9 @@ def at_rest(backend, waiting: int = 1, seconds: float = 20.0) -> dict[str, objec
         counts = {pid: values[:2] for pid, values in now["zygotes"].items()}
         if counts != seen:
             seen, since = counts, time.monotonic()
-        elif all(children == waiting for _, children in counts.values()):
-            if time.monotonic() - since > 0.1:
-                return now
+        quiet = all(children == waiting for _, children in counts.values())
+        if quiet and time.monotonic() - since > 0.1:
+            return now
         assert time.monotonic() < deadline, f"no rest within {seconds:g} s: {counts}"
         time.sleep(0.01)
 
