@@ -35,6 +35,8 @@ from rlkit.loop.plan_sizes import Size, first_size, generations, in_two, second_
 
 #: Above this share of the memory a plan is called tight: a plan may be off by a fifth.
 TIGHT = 0.8
+#: A process with torch and transformers and no model, in MB: what a step starts from.
+BARE_MB = 450.0
 #: The signal by which a system ends a process that takes too much memory.
 KILLED = 9
 
@@ -250,7 +252,7 @@ def _no_memory(said: str) -> bool:
 
 
 def _own_mb() -> float:
-    """What Python and the libraries hold here; the probe starts from about as much."""
+    """What Python and the libraries hold, at most; this process may hold much else."""
     from rlkit.loop.plan_probe import held_mb
 
-    return held_mb() or 0.0
+    return min(BARE_MB, held_mb() or 0.0)

@@ -40,6 +40,8 @@ from rlkit.policy import LoraSpec, Policy, flatten
 from rlkit.policy.generation import position_ids, sample_groups
 from rlkit.policy.masks import completion_mask as mask_of
 from rlkit.policy.prompts import encode_prompt
+from rlkit.policy.sampler import Sampler
+from rlkit.policy.scorer import Scorer
 from rlkit.policy.scoring import score_rollouts
 from rlkit.tasks import get_domain
 
@@ -254,7 +256,8 @@ def score_twice(given: dict[str, Any], row: dict[str, Any]) -> None:
     drops = {"resid_pdrop": dropout, "embd_pdrop": dropout, "attn_pdrop": dropout}
     model = GPT2LMHeadModel(GPT2Config(**sizes, **drops))
     model.train(given["mode_of_caller"] == "train")
-    policy = SimpleNamespace(model=model, pad_id=0)
+    scorer = Scorer(model, "auto", Sampler(model, "plain", 0), 0)
+    policy = SimpleNamespace(model=model, scorer=scorer)
     rollout = spoken([1, 2, 3], [4, 5, 6])
     first, second = (Policy.score(policy, [rollout]).logprobs_NT for _ in range(2))
     assert (first - second).abs().max().item() == row["expected"]["max_abs_logp_diff"]

@@ -80,7 +80,7 @@ def test_a_mistake_is_seen_by_the_ratio(
     mistake: str, untrained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wrong position id, a shifted mask, a missing temperature: each moves the numbers."""
-    policy = Policy.load(untrained, quantize=None, lora=LoraSpec(rank=4), seed=3)
+    policy = Policy.load(untrained, quantize=None, lora=LoraSpec(rank=4), seed=3, learner="model")
     with torch.no_grad():  # a model that is sure of something, as a trained one is
         for name, parameter in policy.model.named_parameters():
             if parameter.ndim == 2 and "lora" not in name:
