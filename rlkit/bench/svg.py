@@ -10,8 +10,11 @@ Left out: everything that a browser's scripts could do; a chart in the docs stan
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from pathlib import Path
+
+from rlkit.errors import UserError
 
 #: Blue of Okabe and Ito's palette; and greys that can be read on white and on near-black.
 LINE, TEXT, GRID = "#0072B2", "#757575", "#9a9a9a"
@@ -72,6 +75,20 @@ def ribbons_svg(
         f'<text transform="translate(11 {height / 2:.0f}) rotate(-90)" text-anchor="middle">'
         f"{escape(y_title)}</text></svg>\n"
     )
+
+
+def write_svg(file: str | Path | None, text: Callable[[], str]) -> None:
+    """Draws a chart into a file, where one is named.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    if file is None:
+        return
+    try:
+        Path(file).write_text(text(), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"the curves cannot be written to {str(file)!r}: {error}") from None
 
 
 class _Place:

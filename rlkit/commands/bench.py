@@ -119,6 +119,7 @@ def objectives(
 ) -> None:
     """The objectives side by side on one task: same seeds, same batches, same steps."""
     from rlkit.bench import objectives as bench
+    from rlkit.bench.svg import write_svg
 
     found = bench.measure(
         objective or bench.NAMES,
@@ -133,11 +134,7 @@ def objectives(
         out=out,
         say=lambda text: print(text, file=sys.stderr, flush=True),
     )
-    if svg is not None:
-        try:
-            svg.write_text(bench.svg(found), encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"the curves cannot be written to {str(svg)!r}: {error}") from None
+    write_svg(svg, lambda: bench.svg(found))
     print(json.dumps(found) if as_json else bench.markdown(found))
 
 
@@ -151,13 +148,10 @@ def curves(
 ) -> None:
     """Runs that are done, seed beside seed: a table, and the curves."""
     from rlkit.bench import curves as bench
+    from rlkit.bench.svg import write_svg
 
     found = bench.read(runs)
-    if svg is not None:
-        try:
-            svg.write_text(bench.svg(found), encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"the curves cannot be written to {str(svg)!r}: {error}") from None
+    write_svg(svg, lambda: bench.svg(found))
     print(json.dumps(found) if as_json else bench.markdown(found))
 
 

@@ -17,6 +17,10 @@ import typer
 from rlkit.errors import UserError
 
 PolicyName = Annotated[str, typer.Option(help="smol, tiny, a folder, or a hub id.")]
+Problems = Annotated[int, typer.Option(help="Problems, B.")]
+GroupSize = Annotated[int, typer.Option(help="Answers a problem, G.")]
+PromptTokens = Annotated[int, typer.Option(help="Tokens of a prompt.")]
+NewTokens = Annotated[int, typer.Option(help="Tokens of an answer.")]
 Repeats = Annotated[int, typer.Option(help="Measured rounds; one more comes first.")]
 Threads = Annotated[
     int | None, typer.Option(help="Processor threads.", show_default="all processors")
@@ -38,10 +42,10 @@ def add_to(app: typer.Typer) -> None:
 def rollout(
     policy: PolicyName = "smol",
     repeats: Repeats = 3,
-    problems: Annotated[int, typer.Option(help="Problems, B.")] = 4,
-    group_size: Annotated[int, typer.Option(help="Answers a problem, G.")] = 8,
-    prompt_tokens: Annotated[int, typer.Option(help="Tokens of a prompt.")] = 48,
-    new_tokens: Annotated[int, typer.Option(help="Tokens of an answer.")] = 64,
+    problems: Problems = 4,
+    group_size: GroupSize = 8,
+    prompt_tokens: PromptTokens = 48,
+    new_tokens: NewTokens = 64,
     sequences: Annotated[
         list[int] | None,
         typer.Option(help="Batch sizes for ours; may be repeated.", show_default="1 8 32 128"),
@@ -69,10 +73,10 @@ def rollout(
 def score(
     policy: PolicyName = "smol",
     repeats: Repeats = 3,
-    problems: Annotated[int, typer.Option(help="Problems, B.")] = 4,
-    group_size: Annotated[int, typer.Option(help="Answers a problem, G.")] = 8,
-    prompt_tokens: Annotated[int, typer.Option(help="Tokens of a prompt.")] = 48,
-    new_tokens: Annotated[int, typer.Option(help="Tokens of an answer.")] = 64,
+    problems: Problems = 4,
+    group_size: GroupSize = 8,
+    prompt_tokens: PromptTokens = 48,
+    new_tokens: NewTokens = 64,
     threads: Threads = None,
     plain: Plain = False,
     as_json: AsJson = False,
@@ -198,6 +202,7 @@ def scaling(
     """How seconds of generation and update grow with group, prompt and answer: the curve."""
     _use_threads(threads)
     from rlkit.bench import scaling as bench
+    from rlkit.bench.svg import write_svg
 
     found = bench.measure(
         policy,
@@ -207,12 +212,7 @@ def scaling(
         learner=learner,
         say=_say,
     )
-    if svg is not None:
-        try:
-            with open(svg, "w", encoding="utf-8") as file:
-                file.write(bench.svg(found))
-        except OSError as error:
-            raise UserError(f"the curves cannot be written to {svg!r}: {error}") from None
+    write_svg(svg, lambda: bench.svg(found))
     _show(found, bench.page, as_json)
 
 

@@ -20,12 +20,11 @@ from typing import Any, Literal
 import torch
 
 from rlkit.errors import UserError
-from rlkit.policy.engine.learner import Learner
 from rlkit.policy.engine.packing import pack
 from rlkit.policy.engine.rollouts import TOLERANCE, Engine
 from rlkit.policy.rollout import Rollout
 from rlkit.policy.sampler import Sampler
-from rlkit.policy.scoring import Scored, check_scorable, pad_right, score_rollouts
+from rlkit.policy.scoring import Padded, Scored, check_scorable, score_rollouts
 from rlkit.policy.token_logprobs import token_logprobs
 
 LearnerKind = Literal["auto", "copy", "model"]
@@ -57,19 +56,26 @@ class Scorer:
         self.sampler = sampler
         self.pad_id = pad_id
         self.asked = kind
-        self.note = self._why_not()
+        self._compared = False
+        self._apart = ""
         if kind == "copy" and self.note:
             raise UserError(f"learner='copy' was asked for, but {self.note}; use learner='auto'")
-        self._checked = False
 
+    @property
     def _engine(self) -> Engine | None:
         return self.sampler.engine
 
-    def _why_not(self) -> str:
-        """Why the copy cannot be used; empty when it can."""
+    @property
+    def note(self) -> str:
+        """Why the copy is not used; empty when it is.
+
+        Asked each time: what is trained may change, and must never go without its gradient.
+        """
         if self.asked == "model":
             return "the model was asked for"
-        engine = self._engine()
+        if self._apart:
+            return self._apart
+        engine = self._engine
         if engine is None:
             return f"answers come from the model itself ({self.sampler})"
         if self.asked == "auto" and next(self.model.parameters()).device.type != "cpu":
@@ -86,77 +92,63 @@ class Scorer:
         return "model" if self.note else "copy"
 
     def __str__(self) -> str:
-        if self.note:
-            return "model" if self.asked == "model" else f"model ({self.note})"
-        return f"copy, {str(self._engine().dtype).removeprefix('torch.')}"
+        if note := self.note:
+            return "model" if self.asked == "model" else f"model ({note})"
+        return f"copy, {str(self._engine.dtype).removeprefix('torch.')}"
 
     def tokens_at_once(self) -> int | None:
         """Prompt and completion tokens to score with gradient at once; `None` for no limit."""
-        if self.note:
-            return None
-        return max(64, MAX_ACTIVATIONS // self._engine().learner().bytes_a_token())
+        return None if self.note else self._budget()
+
+    def _budget(self) -> int:
+        return max(64, MAX_ACTIVATIONS // self._engine.bytes_to_learn())
 
     def score(self, rollouts: Sequence[Rollout]) -> Scored:
         """Log-probabilities and entropies under the model as it is now, see `score_rollouts`."""
-        if not self.note and any(not r.prompt_ids for r in rollouts):
+        if self.note or any(not r.prompt_ids for r in rollouts):
             return score_rollouts(self.model, rollouts, self.pad_id)
-        if not self._checked and not self.note and rollouts:
-            self._checked = True
-            self.note = self._why_not() or self._apart(rollouts)
-        if self.note:
+        if not self._compared and rollouts and self._disagrees(rollouts):
             return score_rollouts(self.model, rollouts, self.pad_id)
         return self._through_copy(rollouts)
 
     def _through_copy(self, rollouts: Sequence[Rollout]) -> Scored:
         temperature = check_scorable(rollouts)
-        learner: Learner = self._engine().learner()
+        learner = self._engine.learner()
         device = learner.copy.embedding.device
         packed = pack([r.prompt_ids for r in rollouts], [r.completion_ids for r in rollouts])
         if learner.copy.dtype != torch.float32:
             packed = packed.round_up()
-        budget = self.tokens_at_once()
-        keep_all = len(packed.ids_M) <= 1.5 * budget
+        keep_all = len(packed.ids_M) <= 1.5 * self._budget()
         hidden_SH = learner.hidden(packed.to(device), keep_all)
-        length = max(1, max(len(r) for r in rollouts))
-        ids_NT = pad_right([r.completion_ids for r in rollouts], length, self.pad_id).to(device)
-        present_NT = pad_right([[1] * len(r) for r in rollouts], length, 0).bool().to(device)
-        mask_NT = pad_right([r.trainable for r in rollouts], length, 0).bool().to(device)
-        behaviour_NT = pad_right([r.behaviour_logprobs for r in rollouts], length, 0.0).to(device)
-        taken_S = mask_NT[present_NT]  # of the tokens there are, those that the policy chose
+        padded = Padded.of(rollouts, self.pad_id, device)
+        taken_S = padded.mask_NT[padded.present_NT]  # those that the policy chose
         if not bool(taken_S.all()):
             hidden_SH = hidden_SH[taken_S]
         weight_VH, bias_V = learner.copy.output()
-        logprob_M, entropy_M = token_logprobs(
-            hidden_SH, weight_VH, ids_NT[mask_NT], temperature, bias_V
-        )
-        zero_NT = torch.zeros(mask_NT.shape, dtype=logprob_M.dtype, device=device)
-        return Scored(
-            zero_NT.masked_scatter(mask_NT, logprob_M),
-            zero_NT.masked_scatter(mask_NT, entropy_M),
-            mask_NT,
-            behaviour_NT,
-        )
+        ids_M = padded.ids_NT[padded.mask_NT]
+        return padded.scored(*token_logprobs(hidden_SH, weight_VH, ids_M, temperature, bias_V))
 
     @torch.no_grad()
-    def _apart(self, rollouts: Sequence[Rollout]) -> str:
-        """Compares copy and model on a few answers; why the copy is not believed, or nothing."""
+    def _disagrees(self, rollouts: Sequence[Rollout]) -> bool:
+        """Compares copy and model on a few answers; once, as soon as there is a token."""
         few: list[Rollout] = []
         for rollout in sorted(rollouts, key=len):  # a lone token could be off by rounding alone
             if sum(map(len, few)) < COMPARED and len(rollout):
                 few.append(rollout)
-        theirs = score_rollouts(self.model, few or rollouts[:1], self.pad_id)
-        ours = self._through_copy(few or rollouts[:1])
+        few = few or list(rollouts[:1])
+        theirs = score_rollouts(self.model, few, self.pad_id)
+        ours = self._through_copy(few)
         tokens = int(theirs.mask_NT.sum())
         if not tokens:
-            self._checked = False  # nothing was compared; the next batch will be
-            return ""
+            return False
+        self._compared = True
         apart = float((theirs.logprobs_NT - ours.logprobs_NT).abs().sum()) / tokens
-        allowed = TOLERANCE[self._engine().dtype]
+        allowed = TOLERANCE[self._engine.dtype]
         if apart <= allowed:
-            return ""
-        note = f"the copy is {apart:.3g} nats away from this model ({allowed:g} is allowed)"
-        warnings.warn(f"{note}; rollouts are scored by the model itself", stacklevel=4)
-        return note
+            return False
+        self._apart = f"the copy is {apart:.3g} nats away from this model ({allowed:g} is allowed)"
+        warnings.warn(f"{self._apart}; rollouts are scored by the model itself", stacklevel=4)
+        return True
 
 
 def _of_value(name: str) -> bool:

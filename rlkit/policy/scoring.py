@@ -46,52 +46,67 @@ class Scored:
     behaviour_NT: torch.Tensor
 
 
-def score_rollouts(
-    model: Any, rollouts: Sequence[Rollout], pad_id: int, head: torch.Tensor | None = None
-) -> Scored:
-    """Log-probabilities and entropies under the model as it is now.
+@dataclass(frozen=True)
+class Padded:
+    """N rollouts as tensors, padded on the right.
 
-    Args:
-        head: the output matrix (V, H) in another type than the model's, to compute the
-            logits in; it must hold the same numbers, and gets no gradient.
+    Attributes:
+        ids_NT: token ids of the completions.
+        present_NT: where there is a token.
+        mask_NT: where there is one that the policy chose.
+        behaviour_NT: log-probabilities kept when the tokens were drawn.
+    """
+
+    ids_NT: torch.Tensor
+    present_NT: torch.Tensor
+    mask_NT: torch.Tensor
+    behaviour_NT: torch.Tensor
+
+    @classmethod
+    def of(cls, rollouts: Sequence[Rollout], pad_id: int, device: torch.device) -> Padded:
+        length = max(1, max(len(r) for r in rollouts))
+        return cls(
+            _pad_right([r.completion_ids for r in rollouts], length, pad_id).to(device),
+            _pad_right([[1] * len(r) for r in rollouts], length, 0).bool().to(device),
+            _pad_right([r.trainable for r in rollouts], length, 0).bool().to(device),
+            _pad_right([r.behaviour_logprobs for r in rollouts], length, 0.0).to(device),
+        )
+
+    def scored(self, logprob_M: torch.Tensor, entropy_M: torch.Tensor) -> Scored:
+        """Puts the numbers of the M tokens that the policy chose back into their places."""
+        zero_NT = torch.zeros_like(self.behaviour_NT, dtype=logprob_M.dtype)
+        return Scored(
+            zero_NT.masked_scatter(self.mask_NT, logprob_M),
+            zero_NT.masked_scatter(self.mask_NT, entropy_M),
+            self.mask_NT,
+            self.behaviour_NT,
+        )
+
+
+def score_rollouts(model: Any, rollouts: Sequence[Rollout], pad_id: int) -> Scored:
+    """Log-probabilities and entropies under the model as it is now.
 
     Raises:
         UserError: no rollouts, different temperatures, or greedy rollouts, which have
             no distribution to score.
     """
     temperature = check_scorable(rollouts)
-    device = next(model.parameters()).device
-    length = max(1, max(len(r) for r in rollouts))
-    completion_NT = pad_right([r.completion_ids for r in rollouts], length, pad_id).to(device)
-    present_NT = pad_right([[1] * len(r) for r in rollouts], length, 0).to(device)
-    mask_NT = pad_right([r.trainable for r in rollouts], length, 0).bool().to(device)
-    behaviour_NT = pad_right([r.behaviour_logprobs for r in rollouts], length, 0.0).to(device)
+    padded = Padded.of(rollouts, pad_id, next(model.parameters()).device)
+    ids_NT, present_NT, mask_NT = padded.ids_NT, padded.present_NT.long(), padded.mask_NT
     prompts = [r.prompt_ids for r in rollouts]
 
     out = _known_head(model)
     if out is not None:
-        hidden_NTH = hidden_states(model, prompts, completion_NT, present_NT, pad_id)
+        hidden_NTH = hidden_states(model, prompts, ids_NT, present_NT, pad_id)
         # Padding and tokens that others chose are left out: nothing is computed for them,
         # and no value of theirs, finite or not, can reach the gradient.
         logprob_M, entropy_M = token_logprobs(
-            hidden_NTH[mask_NT],
-            out.weight if head is None else head,
-            completion_NT[mask_NT],
-            temperature,
-            out.bias,
+            hidden_NTH[mask_NT], out.weight, ids_NT[mask_NT], temperature, out.bias
         )
     else:
-        logprobs_NT, entropy_NT = _plainly(
-            model, prompts, completion_NT, present_NT, pad_id, temperature
-        )
+        logprobs_NT, entropy_NT = _plainly(model, prompts, ids_NT, present_NT, pad_id, temperature)
         logprob_M, entropy_M = logprobs_NT[mask_NT], entropy_NT[mask_NT]
-    zero_NT = torch.zeros(mask_NT.shape, dtype=logprob_M.dtype, device=device)
-    return Scored(
-        zero_NT.masked_scatter(mask_NT, logprob_M),
-        zero_NT.masked_scatter(mask_NT, entropy_M),
-        mask_NT,
-        behaviour_NT,
-    )
+    return padded.scored(logprob_M, entropy_M)
 
 
 def check_scorable(rollouts: Sequence[Rollout]) -> float:
@@ -195,7 +210,7 @@ def _plainly(
     return logprobs_NT, -(logprobs_NTV.exp() * logprobs_NTV).sum(-1)
 
 
-def pad_right(rows: Sequence[Sequence[float]], width: int, pad: float) -> torch.Tensor:
+def _pad_right(rows: Sequence[Sequence[float]], width: int, pad: float) -> torch.Tensor:
     """Rows as one tensor (N, width); an integer pad makes it one of integers."""
     kind = torch.long if isinstance(pad, int) else torch.float32
     out = torch.full((len(rows), width), pad, dtype=kind)

@@ -101,15 +101,6 @@ class Learner:
             return self._forward(packed, None)[0]
         return _Trunk.apply(self, packed, keep_all, *parameters)
 
-    def bytes_a_token(self) -> int:
-        """About what one token leaves for the way back."""
-        first, size = self.copy.layers[0], torch.finfo(self.copy.dtype).bits // 8
-        hidden = self.copy.embedding.shape[1]
-        inner = self.stacks[0].gate_up.outputs
-        heads = self.D * (2 * self.K * self.R + 2 * self.K)
-        normed = 2 * hidden if first.query_norm is None else 2 * hidden + heads
-        return len(self.copy.layers) * size * (normed + inner + heads)
-
     # -- forward ------------------------------------------------------------------------
 
     def _forward(
@@ -233,7 +224,7 @@ class _Trunk(torch.autograd.Function):
     ) -> torch.Tensor:
         kept: list[_Kept] = []
         hidden, last = learner._forward(packed, kept, keep_all)
-        context.learner, context.packed = learner, packed
+        context.learner, context.packed, context.keep_all = learner, packed, keep_all
         context.kept, context.last = kept, last
         return hidden
 
@@ -242,6 +233,6 @@ class _Trunk(torch.autograd.Function):
         kept, context.kept = context.kept, None
         if kept is None:  # the way back is taken a second time
             kept = []
-            context.learner._forward(context.packed, kept)
+            context.learner._forward(context.packed, kept, context.keep_all)
         found = context.learner._backward(context.packed, kept, context.last, grad_SH)
         return None, None, None, *found

@@ -74,8 +74,20 @@ class Engine:
     def bytes_a_token(self) -> int:
         """What one token of one row takes in the cache."""
         of = self.blueprint
-        each = torch.finfo(self.dtype).bits // 8
-        return 2 * len(of.layers) * of.key_value_heads * of.head_size * each
+        return 2 * len(of.layers) * of.key_value_heads * of.head_size * self._bytes()
+
+    def bytes_to_learn(self) -> int:
+        """About what one token leaves for the way back of `learner`."""
+        of = self.blueprint
+        layer = of.layers[0]
+        hidden = of.embedding.weight.shape[1]
+        inner = 2 * plan.base_of(layer.up).out_features
+        heads = 2 * of.head_size * (of.heads + of.key_value_heads)
+        normed = 2 * hidden + (0 if layer.query_norm is None else heads)
+        return len(of.layers) * self._bytes() * (normed + inner + heads)
+
+    def _bytes(self) -> int:
+        return torch.finfo(self.dtype).bits // 8
 
     @torch.no_grad()
     def check(self, prompt: Sequence[int]) -> float:

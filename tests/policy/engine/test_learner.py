@@ -282,6 +282,25 @@ def test_auto_goes_through_the_model_where_more_than_adapters_is_trained(rollout
     assert all(p.grad is not None for p in policy.trainable().values())
 
 
+def test_what_is_trained_later_gets_its_gradient_too(rollouts) -> None:
+    policy = Policy.load("tiny", quantize=None, lora=LoraSpec(), seed=1)
+    policy.score(rollouts)
+    assert policy.scorer.kind == "copy"
+    norm = policy.model.get_base_model().model.norm.weight
+    norm.requires_grad_(True)
+    policy.score(rollouts).logprobs_NT.sum().backward()
+    assert policy.scorer.kind == "model" and norm.grad is not None
+    norm.requires_grad_(False)
+    assert policy.scorer.kind == "copy"
+
+
+def test_what_a_token_leaves_is_counted_from_shapes() -> None:
+    # tiny: 4 layers, 192 wide, 2 x 512 of gate and up, 4 query and 2 key heads of 48:
+    # 2 x 192 normed, 1,024, and 2 x 48 x (4 + 2) for queries, keys, values and outputs.
+    engine = Policy.load("tiny", lora=LoraSpec()).sampler.engine
+    assert engine.bytes_to_learn() == 4 * 4 * (2 * 192 + 1024 + 2 * 48 * 6)
+
+
 def test_a_copy_that_computes_something_else_is_not_believed(rollouts) -> None:
     policy = Policy.load("tiny", lora=LoraSpec(), seed=1)
     engine = policy.sampler.engine
