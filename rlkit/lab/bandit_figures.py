@@ -17,7 +17,16 @@ import numpy as np
 import plotly.graph_objects as go
 
 from rlkit.errors import UserError
-from rlkit.lab.theme import PALETTE, PATTERNS, describe, line_style, number, plain, template
+from rlkit.lab.theme import (
+    PALETTE,
+    PATTERNS,
+    bar_pattern,
+    describe,
+    line_style,
+    number,
+    plain,
+    template,
+)
 
 
 def probability_figure(
@@ -45,7 +54,7 @@ def probability_figure(
             x=shown,
             y=list(before_K),
             name="probability before",
-            marker={"color": PALETTE[4], "pattern": _pattern(PATTERNS[1])},
+            marker={"color": PALETTE[4], "pattern": bar_pattern(PATTERNS[1])},
         )
     figure.add_bar(
         x=shown,
@@ -164,13 +173,3 @@ def strip_figure(
         "trusted."
     )
     return describe(figure, caption, f"A strip of {count} dots of each kind. {'; '.join(told)}.")
-
-
-def _pattern(shape: str) -> dict[str, object]:
-    return {
-        "shape": shape,
-        "fillmode": "overlay",
-        "fgcolor": "rgba(255,255,255,0.75)",
-        "size": 7,
-        "solidity": 0.25,
-    }

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -21,9 +20,8 @@ import plotly.graph_objects as go
 from rlkit.errors import UserError
 from rlkit.lab.bandit import Bandit, probabilities
 from rlkit.lab.bandit_figures import probability_figure, strip_figure
-from rlkit.lab.frontend import headless
 from rlkit.lab.live_run import check_steps
-from rlkit.lab.panel_settings import changed
+from rlkit.lab.panel_settings import Adjustable
 from rlkit.lab.theme import figure_notes, number
 
 #: Estimates of one strip.
@@ -59,7 +57,7 @@ class Settings:
         return "others" if self.baseline else "none"
 
 
-class BanditPanel:
+class BanditPanel(Adjustable):
     """Four arms, four preferences, and sliders. Make it the last line of a cell to see it.
 
     Args:
@@ -80,13 +78,8 @@ class BanditPanel:
     def __init__(self, bandit: Bandit | None = None, *, seed: int = 0) -> None:
         self.arms = bandit or Bandit()
         self.seed = seed
-        self.settings = Settings(added=self.arms.added)
         self._reset()
-        self._controls: Any = None
-        if not headless():
-            from rlkit.lab.bandit_controls import Controls
-
-            self._controls = Controls(self)
+        self._begin(Settings(added=self.arms.added), "rlkit.lab.bandit_controls")
 
     def _reset(self) -> None:
         self.preferences = np.zeros(len(self.arms.pays))
@@ -104,15 +97,6 @@ class BanditPanel:
     def probabilities(self) -> np.ndarray:
         """How likely each arm is now."""
         return probabilities(self.preferences)
-
-    def set(self, **changes: Any) -> None:
-        """Changes settings by name, as the sliders do.
-
-        Raises:
-            UserError: a value that makes no sense, or a name that is no setting.
-        """
-        self.settings = changed(self.settings, changes)
-        self._draw()
 
     def step(self, count: int = 1) -> None:
         """Takes so many steps with the settings in force; in a front end it is drawn meanwhile.
@@ -189,13 +173,6 @@ class BanditPanel:
 
     __repr__ = __str__
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+    def _page(self) -> str:
         notes = "".join(figure_notes(figure) for figure in (self.figure(), self.strip()))
-        static = {"text/plain": str(self), "text/html": f"<p><b>{self.status()}</b></p>{notes}"}
-        if self._controls is None:
-            return static
-        return {**static, **self._controls.box._repr_mimebundle_(), "text/plain": str(self)}
-
-    def _draw(self) -> None:
-        if self._controls is not None:
-            self._controls.draw()
+        return f"<p><b>{self.status()}</b></p>{notes}"

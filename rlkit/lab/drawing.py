@@ -26,6 +26,7 @@ from rlkit.lab.theme import (
     DECORATION,
     PALETTE,
     PATTERNS,
+    bar_pattern,
     describe,
     line_style,
     number,
@@ -96,13 +97,7 @@ def bar_figure(
         values = values_of(counted, key)
         style = _bar_style(name, others)
         others += bool(style["shape"])
-        pattern = {
-            "shape": style["shape"],
-            "fillmode": "overlay",
-            "fgcolor": "rgba(255,255,255,0.75)",
-            "size": 7,
-            "solidity": 0.25,
-        }
+        pattern = bar_pattern(style["shape"])
         figure.add_bar(
             x=steps,
             y=values,

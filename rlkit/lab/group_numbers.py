@@ -20,7 +20,7 @@ import torch
 from plotly.subplots import make_subplots
 
 from rlkit.errors import UserError
-from rlkit.lab.theme import PALETTE, PATTERNS, describe, number, template
+from rlkit.lab.theme import PALETTE, PATTERNS, bar_pattern, describe, number, template
 from rlkit.objectives import Window, group_advantages, normalise
 
 #: Token budget of an answer, which Dr. GRPO divides by.
@@ -126,13 +126,7 @@ def group_figure(
                 showlegend=panel == 1,
                 marker={
                     "color": PALETTE[2 if right else 1],
-                    "pattern": {
-                        "shape": PATTERNS[0 if right else 1],
-                        "fillmode": "overlay",
-                        "fgcolor": "rgba(255,255,255,0.75)",
-                        "size": 7,
-                        "solidity": 0.25,
-                    },
+                    "pattern": bar_pattern(PATTERNS[0 if right else 1]),
                 },
                 row=panel,
                 col=1,

@@ -18,9 +18,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from rlkit.errors import UserError
-from rlkit.lab.frontend import headless
 from rlkit.lab.group_numbers import BUDGET, GroupNumbers, group_figure, group_numbers
-from rlkit.lab.panel_settings import changed
+from rlkit.lab.panel_settings import Adjustable
 from rlkit.lab.theme import DECORATION, PALETTE, describe, escape, figure_notes, number, template
 from rlkit.objectives.normalisers import NORMALISERS
 
@@ -112,7 +111,7 @@ class Settings:
         return f"advantages {divided}, mean by {self.normaliser}"
 
 
-class GroupPanel:
+class GroupPanel(Adjustable):
     """A group to play with. Make it the last line of a cell to see it.
 
     Args:
@@ -128,22 +127,7 @@ class GroupPanel:
     """
 
     def __init__(self, **settings: Any) -> None:
-        self.settings = Settings(**settings)
-        self._controls: Any = None
-        if not headless():
-            from rlkit.lab.group_controls import Controls
-
-            self._controls = Controls(self)
-
-    def set(self, **changes: Any) -> None:
-        """Changes settings by name, as the controls do.
-
-        Raises:
-            UserError: a value that makes no sense, or a name that is no setting.
-        """
-        self.settings = changed(self.settings, changes)
-        if self._controls is not None:
-            self._controls.draw()
+        self._begin(Settings(**settings), "rlkit.lab.group_controls")
 
     def resize(self, group_size: int) -> None:
         """Makes the group larger, by wrong answers, or smaller, from its end.
@@ -184,10 +168,6 @@ class GroupPanel:
 
     __repr__ = __str__
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+    def _page(self) -> str:
         notes = "".join(figure_notes(figure) for figure in (self.figure(), self.chances()))
-        html = f"<p><b>{escape(self.status())}</b></p>{notes}"
-        static = {"text/plain": str(self), "text/html": html}
-        if self._controls is None:
-            return static
-        return {**static, **self._controls.box._repr_mimebundle_(), "text/plain": str(self)}
+        return f"<p><b>{escape(self.status())}</b></p>{notes}"

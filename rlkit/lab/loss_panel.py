@@ -16,18 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 import torch
 
 from rlkit.errors import UserError
-from rlkit.lab.frontend import headless
-from rlkit.lab.panel_settings import changed
+from rlkit.lab.panel_settings import Adjustable
 from rlkit.lab.theme import (
     PALETTE,
     PATTERNS,
     Table,
+    bar_pattern,
     describe,
     escape,
     figure_notes,
@@ -94,7 +94,7 @@ class LossNumbers:
         ]
 
 
-class LossPanel:
+class LossPanel(Adjustable):
     """A frozen batch and sliders. Make it the last line of a cell to see it.
 
     Args:
@@ -117,30 +117,17 @@ class LossPanel:
             )
         self.policy, self.groups, self.rewards_BG = policy, list(groups), list(rewards_BG)
         self.most = sizes.pop()
-        self.settings = Settings(self.most)
-        self.found = self._numbers(self.objective, self.settings)
-        self._controls: Any = None
-        if not headless():
-            from rlkit.lab.loss_controls import Controls
+        self._begin(Settings(self.most), "rlkit.lab.loss_controls")
 
-            self._controls = Controls(self)
-
-    def set(self, **changes: Any) -> None:
-        """Changes settings by name, as the sliders do, and scores the batch again.
-
-        Raises:
-            UserError: a value that makes no sense, or a name that is no setting.
-        """
-        wanted = changed(self.settings, changes)
+    def _checked(self, wanted: Settings) -> Settings:
+        """Scores the batch again under settings that can be had."""
         if not 2 <= wanted.group_size <= self.most or not wanted.temperature > 0:
             raise UserError(
                 f"a group has 2 to {self.most} answers here and a temperature above 0, not "
                 f"{wanted.group_size} and {wanted.temperature}"
             )
         self.found = self._numbers(_objective(wanted), wanted)
-        self.settings = wanted
-        if self._controls is not None:
-            self._controls.draw()
+        return wanted
 
     @property
     def objective(self) -> GRPO:
@@ -201,13 +188,7 @@ class LossPanel:
                 name=name,
                 marker={
                     "color": PALETTE[2 if right else 1],
-                    "pattern": {
-                        "shape": PATTERNS[0 if right else 1],
-                        "fillmode": "overlay",
-                        "fgcolor": "rgba(255,255,255,0.75)",
-                        "size": 7,
-                        "solidity": 0.25,
-                    },
+                    "pattern": bar_pattern(PATTERNS[0 if right else 1]),
                 },
             )
             known = [v for v in kept if v is not None]
@@ -241,12 +222,8 @@ class LossPanel:
         """The table of numbers, with the settings above it."""
         return table_html(self.table(), self._head())
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        html = f"<p><b>{escape(self._head())}</b></p>{self.html()}{figure_notes(self.figure())}"
-        static = {"text/plain": str(self), "text/html": html}
-        if self._controls is None:
-            return static
-        return {**static, **self._controls.box._repr_mimebundle_(), "text/plain": str(self)}
+    def _page(self) -> str:
+        return f"<p><b>{escape(self._head())}</b></p>{self.html()}{figure_notes(self.figure())}"
 
 
 def _objective(s: Settings) -> GRPO:

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from rlkit.errors import UserError
 from rlkit.lab.memory_ledger import PARTS
-from rlkit.lab.theme import PALETTE, PATTERNS, Table, describe, number, template
+from rlkit.lab.theme import PALETTE, PATTERNS, Table, bar_pattern, describe, number, template
 
 Ledger = Mapping[str, int]
 
@@ -59,13 +59,7 @@ def ledger_figure(ledgers: Mapping[str, Ledger], title: str) -> go.Figure:
             hovertemplate="%{customdata}, %{x:.1f} %<extra>" + part + "</extra>",
             marker={
                 "color": PALETTE[index % len(PALETTE)],
-                "pattern": {
-                    "shape": PATTERNS[index % len(PATTERNS)],
-                    "fillmode": "overlay",
-                    "fgcolor": "rgba(255,255,255,0.75)",
-                    "size": 6,
-                    "solidity": 0.25,
-                },
+                "pattern": bar_pattern(PATTERNS[index % len(PATTERNS)]),
             },
         )
     figure.update_xaxes(title_text="share of all bytes (%)", range=[0, 100])

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import ipywidgets as w
 
-from rlkit.lab.figure_box import Alert, FigureBox, checkbox, panel, row, slider, status
+from rlkit.lab.figure_box import FigureBox, checkbox, panel, row, slider, status
 from rlkit.lab.nf4_figures import blocks_of
+from rlkit.lab.settings_controls import SettingsControls
 
 if TYPE_CHECKING:
     from rlkit.lab.nf4_panel import Nf4Panel
@@ -18,19 +19,18 @@ if TYPE_CHECKING:
 RANKS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 
 
-class Controls:
+class Controls(SettingsControls):
     """The widgets of one panel."""
 
     def __init__(self, owner: Nf4Panel) -> None:
-        self.owner = owner
-        self._quiet = False  # while widgets are set from here, their handlers rest
+        super().__init__(owner)
         now, most = owner.settings, min(owner.matrix.shape)
         sizes = sorted({*blocks_of(owner.matrix), now.block})
         ranks = sorted({*(rank for rank in RANKS if rank < most), most, now.rank})
         self.block = slider("Weights of a block", sizes, now.block)
         self.rank = slider("Rank of an adapter", ranks, now.rank)
         self.double = checkbox("Scales in 8 bits (double quantisation)", now.double)
-        self.status, self.alert = w.HTML(), Alert()
+        self.status = w.HTML()
         self.plot, self.levels = FigureBox(440), FigureBox(320)
         self.table = w.HTML()
         self.box = panel(
@@ -40,26 +40,12 @@ class Controls:
             row(self.plot.box, self.levels.box),
             self.table,
         )
-        for name in ("block", "rank", "double"):
-            self._on(name)
+        self._bind()
         self.draw()
-
-    def _on(self, name: str) -> None:
-        widget = getattr(self, name)
-        guarded = self.alert.guarded(lambda: self.owner.set(**{name: widget.value}))
-        widget.observe(lambda change: None if self._quiet else guarded(change), "value")
 
     def draw(self) -> None:
         """Shows the matrix by the settings in force."""
-        self._quiet = True
-        try:
-            for name, value in vars(self.owner.settings).items():
-                widget = getattr(self, name)
-                if isinstance(widget, w.SelectionSlider) and value not in widget.options:
-                    widget.options = sorted({*widget.options, value})
-                widget.value = value
-        finally:
-            self._quiet = False
+        self._show_settings()
         self.status.value = status(self.owner.status())
         self.plot.show(self.owner.figure())
         self.levels.show(self.owner.levels())

@@ -18,10 +18,9 @@ import plotly.graph_objects as go
 import torch
 
 from rlkit.errors import UserError
-from rlkit.lab.frontend import headless
 from rlkit.lab.nf4 import FourBit, bits_a_weight, error, quantise, repaired
 from rlkit.lab.nf4_figures import blocks_of, level_figure, size_figure
-from rlkit.lab.panel_settings import changed
+from rlkit.lab.panel_settings import Adjustable
 from rlkit.lab.theme import Table, escape, figure_notes, number, table_html
 
 
@@ -40,7 +39,7 @@ class Settings:
     rank: int = 16
 
 
-class Nf4Panel:
+class Nf4Panel(Adjustable):
     """A matrix to put into four bits. Make it the last line of a cell to see it.
 
     Args:
@@ -64,22 +63,7 @@ class Nf4Panel:
                 f"give a matrix that is not 0 everywhere, not a shape of {tuple(matrix.shape)}"
             )
         self.matrix = matrix.detach().float()
-        self.settings = self._checked(Settings(**settings))
-        self._controls: Any = None
-        if not headless():
-            from rlkit.lab.nf4_controls import Controls
-
-            self._controls = Controls(self)
-
-    def set(self, **changes: Any) -> None:
-        """Changes settings by name, as the controls do.
-
-        Raises:
-            UserError: a value that makes no sense, or a name that is no setting.
-        """
-        self.settings = self._checked(changed(self.settings, changes))
-        if self._controls is not None:
-            self._controls.draw()
+        self._begin(Settings(**settings), "rlkit.lab.nf4_controls")
 
     def _checked(self, wanted: Settings) -> Settings:
         if wanted.block not in blocks_of(self.matrix, [wanted.block]):
@@ -157,10 +141,6 @@ class Nf4Panel:
         """The table of bytes."""
         return table_html(self.table(), "What the matrix takes.")
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+    def _page(self) -> str:
         notes = "".join(figure_notes(figure) for figure in (self.figure(), self.levels()))
-        html = f"<p><b>{escape(self.status())}</b></p>{self.html()}{notes}"
-        static = {"text/plain": str(self), "text/html": html}
-        if self._controls is None:
-            return static
-        return {**static, **self._controls.box._repr_mimebundle_(), "text/plain": str(self)}
+        return f"<p><b>{escape(self.status())}</b></p>{self.html()}{notes}"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import ipywidgets as w
 
-from rlkit.lab.figure_box import Alert, FigureBox, checkbox, panel, row, slider, status
+from rlkit.lab.figure_box import FigureBox, checkbox, panel, row, slider, status
+from rlkit.lab.settings_controls import SettingsControls
 
 if TYPE_CHECKING:
     from rlkit.lab.ratio_panel import RatioPanel
@@ -19,12 +20,11 @@ HIGHS = (0.0004, 0.01, 0.05, 0.1, 0.2, 0.28, 0.4, 0.8)
 NAMES = {"a token (PPO, GRPO, DAPO)": "token", "the whole answer (GSPO)": "sequence"}
 
 
-class Controls:
+class Controls(SettingsControls):
     """The widgets of one panel."""
 
     def __init__(self, owner: RatioPanel) -> None:
-        self.owner = owner
-        self._quiet = False  # while widgets are set from here, their handlers rest
+        super().__init__(owner)
         now = owner.settings
         self.updates = slider("Updates on this batch", range(owner.most + 1), now.updates)
         self.low = slider("Wall below, 1 minus", sorted({*LOWS, now.low}), now.low)
@@ -38,7 +38,7 @@ class Controls:
             layout=w.Layout(width="330px", max_width="100%"),
         )
         self.clip = checkbox("Clip (off: the walls only mark)", now.clip)
-        self.status, self.alert = w.HTML(), Alert()
+        self.status = w.HTML()
         self.plot, self.drift = FigureBox(440), FigureBox(320)
         self.table = w.HTML()
         self.box = panel(
@@ -48,27 +48,12 @@ class Controls:
             row(self.plot.box, self.drift.box),
             self.table,
         )
-        for name in ("updates", "low", "high", "level", "clip"):
-            self._on(name)
+        self._bind()
         self.draw()
-
-    def _on(self, name: str) -> None:
-        widget = getattr(self, name)
-        guarded = self.alert.guarded(lambda: self.owner.set(**{name: widget.value}))
-        widget.observe(lambda change: None if self._quiet else guarded(change), "value")
 
     def draw(self) -> None:
         """Shows the walk of the settings in force."""
-        now = self.owner.settings
-        self._quiet = True
-        try:
-            for name, value in vars(now).items():
-                widget = getattr(self, name)
-                if isinstance(widget, w.SelectionSlider) and value not in widget.options:
-                    widget.options = sorted({*widget.options, value})
-                widget.value = value
-        finally:
-            self._quiet = False
+        self._show_settings()
         self.status.value = status(self.owner.status())
         self.plot.show(self.owner.figure())
         self.drift.show(self.owner.drift())

@@ -13,7 +13,16 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from rlkit.lab.ratio_walk import Place
-from rlkit.lab.theme import PALETTE, PATTERNS, Table, describe, line_style, number, template
+from rlkit.lab.theme import (
+    PALETTE,
+    PATTERNS,
+    Table,
+    bar_pattern,
+    describe,
+    line_style,
+    number,
+    template,
+)
 
 #: Ratios beyond these are counted in the outermost bars.
 FARTHEST = (0.25, 4.0)
@@ -85,13 +94,7 @@ def histogram(
             name=kind,
             marker={
                 "color": PALETTE[colour],
-                "pattern": {
-                    "shape": PATTERNS[pattern],
-                    "fillmode": "overlay",
-                    "fgcolor": "rgba(255,255,255,0.75)",
-                    "size": 6,
-                    "solidity": 0.25,
-                },
+                "pattern": bar_pattern(PATTERNS[pattern]),
             },
             customdata=[f"{a:.5g} to {b:.5g}" for a, b in itertools.pairwise(edges)],
             hovertemplate="ratio %{customdata}: %{y} tokens<extra>" + kind + "</extra>",

@@ -21,8 +21,7 @@ import plotly.graph_objects as go
 import torch
 
 from rlkit.errors import UserError
-from rlkit.lab.frontend import headless
-from rlkit.lab.panel_settings import changed
+from rlkit.lab.panel_settings import Adjustable
 from rlkit.lab.ratio_figures import drift_figure, histogram
 from rlkit.lab.ratio_walk import NO_WALLS, Place, clip_objective, walk
 from rlkit.lab.theme import Table, escape, figure_notes, number, table_html
@@ -61,7 +60,7 @@ class Settings:
             )
 
 
-class RatioPanel:
+class RatioPanel(Adjustable):
     """A frozen batch to take updates on. Make it the last line of a cell to see it.
 
     Args:
@@ -104,22 +103,7 @@ class RatioPanel:
         self.rewards_BG = torch.tensor([list(row) for row in rewards_BG], dtype=torch.float32)
         self.groups, self.most, self.learning_rate = len(groups), most, learning_rate
         self._walks: dict[tuple, list[Place]] = {}
-        self.settings = self._checked(Settings(**settings))
-        self._controls: Any = None
-        if not headless():
-            from rlkit.lab.ratio_controls import Controls
-
-            self._controls = Controls(self)
-
-    def set(self, **changes: Any) -> None:
-        """Changes settings by name, as the controls do; new walls mean a new walk.
-
-        Raises:
-            UserError: a value that makes no sense, or a name that is no setting.
-        """
-        self.settings = self._checked(changed(self.settings, changes))
-        if self._controls is not None:
-            self._controls.draw()
+        self._begin(Settings(**settings), "rlkit.lab.ratio_controls")
 
     def _checked(self, wanted: Settings) -> Settings:
         if not 0 <= wanted.updates <= self.most:
@@ -215,10 +199,6 @@ class RatioPanel:
         """The table of the walk."""
         return table_html(self.table(), "The walk, update by update.")
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+    def _page(self) -> str:
         notes = "".join(figure_notes(figure) for figure in (self.figure(), self.drift()))
-        html = f"<p><b>{escape(self.status())}</b></p>{self.html()}{notes}"
-        static = {"text/plain": str(self), "text/html": html}
-        if self._controls is None:
-            return static
-        return {**static, **self._controls.box._repr_mimebundle_(), "text/plain": str(self)}
+        return f"<p><b>{escape(self.status())}</b></p>{self.html()}{notes}"

@@ -23,7 +23,7 @@ import plotly.graph_objects as go
 import torch
 
 from rlkit.errors import UserError
-from rlkit.lab.theme import PALETTE, PATTERNS, Table, describe, number, template
+from rlkit.lab.theme import PALETTE, PATTERNS, Table, bar_pattern, describe, number, template
 from rlkit.objectives.off_policy import effective_sample_size
 from rlkit.policy.rollout import flatten
 
@@ -180,13 +180,7 @@ def gap_figure(gaps: Sequence[Gap], title: str) -> go.Figure:
             name=gap.name,
             marker={
                 "color": PALETTE[index % len(PALETTE)],
-                "pattern": {
-                    "shape": PATTERNS[index % len(PATTERNS)],
-                    "fillmode": "overlay",
-                    "fgcolor": "rgba(255,255,255,0.75)",
-                    "size": 6,
-                    "solidity": 0.25,
-                },
+                "pattern": bar_pattern(PATTERNS[index % len(PATTERNS)]),
             },
         )
     figure.update_xaxes(

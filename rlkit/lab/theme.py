@@ -60,6 +60,24 @@ _CONTROLS = re.findall(
 )
 
 
+def bar_pattern(shape: str) -> dict[str, object]:
+    """The pattern of a bar, over its colour, so that colour never speaks alone.
+
+    Args:
+        shape: one of `PATTERNS`; the empty one is a plain bar.
+
+    >>> bar_pattern("/")["shape"]
+    '/'
+    """
+    return {
+        "shape": shape,
+        "fillmode": "overlay",
+        "fgcolor": "rgba(255,255,255,0.75)",
+        "size": 7,
+        "solidity": 0.25,
+    }
+
+
 def visible(text: object) -> str:
     """The text with its control and invisible characters spelled out.
 

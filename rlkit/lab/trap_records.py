@@ -23,7 +23,7 @@ import plotly.graph_objects as go
 
 from rlkit.errors import UserError
 from rlkit.lab.four_bit_trap import SEEDS, Trap, TrapRun, spring, train, why_not
-from rlkit.lab.theme import PALETTE, PATTERNS, describe, number, template
+from rlkit.lab.theme import PALETTE, PATTERNS, bar_pattern, describe, number, template
 
 FILE = Path(__file__).parent / "data" / "four_bit_trap.json"
 
@@ -75,13 +75,7 @@ def trap_figure(found: Trap) -> go.Figure:
             name=name,
             marker={
                 "color": PALETTE[index],
-                "pattern": {
-                    "shape": PATTERNS[index],
-                    "fillmode": "overlay",
-                    "fgcolor": "rgba(255,255,255,0.75)",
-                    "size": 6,
-                    "solidity": 0.25,
-                },
+                "pattern": bar_pattern(PATTERNS[index]),
             },
         )
     figure.update_xaxes(title_text="block (number, 1 reads the text)")

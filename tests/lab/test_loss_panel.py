@@ -116,9 +116,20 @@ def test_it_is_text_without_a_front_end_and_widgets_with_one(panel, parts, monke
     assert shown.settings.beta == 1.0 and c.table.value != table and c.plot.shown != plot
     c.temperature.value = 1.5
     c.epsilon.value = 0.05
-    c.size.value = 2
+    c.group_size.value = 2
     c.std.value = False
     assert vars(shown.settings) == {
         "group_size": 2, "epsilon": 0.05, "beta": 1.0, "temperature": 1.5, "std": False
     }  # fmt: skip
     assert "Dr. GRPO" in c.table.value
+
+
+def test_sliders_follow_what_a_line_of_code_sets(parts, monkeypatch):
+    pytest.importorskip("ipywidgets")
+    monkeypatch.setenv("RLKIT_HEADLESS", "0")
+    shown = LossPanel(*parts)
+    scored = []
+    monkeypatch.setattr(shown, "_numbers", lambda *a: scored.append(a) or shown.found)
+    shown.set(beta=0.1, epsilon=0.123)  # the second stands on no list
+    assert shown._controls.beta.value == 0.1 and shown._controls.epsilon.value == 0.123
+    assert len(scored) == 1  # moving the widgets asks for nothing again

@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 
 from rlkit.lab.rewardlab.comparison import Comparison
 from rlkit.lab.rewardlab.scoring import Scoring
-from rlkit.lab.theme import PALETTE, PATTERNS, describe, number, plain, template
+from rlkit.lab.theme import PALETTE, PATTERNS, bar_pattern, describe, number, plain, template
 
 #: So many different values get a bar each; more are put into so many bins.
 FEW_VALUES, BINS = 12, 20
@@ -194,13 +194,7 @@ def _figure(title: str, x: str, y: str) -> go.Figure:
 def _bars(
     figure: go.Figure, name: str, x: Sequence[Any], y: Sequence[Any], colour: str, shape: str
 ) -> None:
-    pattern = {
-        "shape": shape,
-        "fillmode": "overlay",
-        "fgcolor": "rgba(255,255,255,0.75)",
-        "size": 7,
-        "solidity": 0.25,
-    }
+    pattern = bar_pattern(shape)
     figure.add_bar(
         x=_python(x),
         y=_python(y),

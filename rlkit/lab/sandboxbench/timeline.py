@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from rlkit.lab.sandboxbench.marks import MARKS
-from rlkit.lab.theme import PALETTE, Table, describe, number, plain, template
+from rlkit.lab.theme import PALETTE, Table, bar_pattern, describe, number, plain, template
 from rlkit.sandbox.types import Status, Verdict
 
 #: So many tests have a bar of their own; the others share the last one.
@@ -120,13 +120,7 @@ def timeline_figure(verdict: Verdict, total_s: float | None = None) -> go.Figure
             hoverinfo="text",
             marker={
                 "color": _GREY if mark is None else mark.colour,
-                "pattern": {
-                    "shape": "" if mark is None else mark.pattern,
-                    "fillmode": "overlay",
-                    "fgcolor": "rgba(255,255,255,0.75)",
-                    "size": 7,
-                    "solidity": 0.25,
-                },
+                "pattern": bar_pattern("" if mark is None else mark.pattern),
                 "line": {"width": 1.5, "color": _GREY if mark is None else mark.colour},
             },
         )
