@@ -147,6 +147,7 @@ class ClosedLoop:
             state = self.objective_state
             batch = Batch.of(self.steps_done + 1, groups, judged, self.objective, state, reference)
             self._set_learning_rate()
+            give_back()  # caches of the answers, before the update needs room
             update = update_policy(
                 self.policy,
                 self.optimizer,

@@ -2,30 +2,50 @@
 
 What a token leaves for its way back decides how much memory an update takes, so the budget
 is in tokens. Answers of one problem share its prompt, which is read once in each part, so
-groups are cut only where a whole one does not fit. Denominators are those of the whole
-batch: how it is cut changes memory and time, and nothing else.
+groups are cut only where a whole one does not fit, and only where to read a long prompt again
+and again costs less than to keep less of it. Denominators are those of the whole batch: how
+it is cut changes memory and time, and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rlkit.policy import Policy, Rollout
+from rlkit.policy.scorer import AGAIN, KEPT_WHOLE, LONGEST
+
+#: What a longer part must save to be worth its memory.
+SAVES = 0.1
 
 
-def split(rows: Sequence[Any], size: int, tokens: int | None = None) -> list[Sequence[Any]]:
-    """Rows in parts of at most `size` rows, and of at most `tokens` tokens where one row fits.
+@dataclass(frozen=True)
+class Budget:
+    """Tokens of a micro-batch: prompts, each once in a part, and completions.
+
+    Attributes:
+        tokens: at most so many, where one row fits.
+        strict: whether that holds even where a group in one part would cost less.
+    """
+
+    tokens: int
+    strict: bool = True
+
+
+def split(rows: Sequence[Any], size: int, budget: Budget | None = None) -> list[Sequence[Any]]:
+    """Rows in parts of at most `size` rows, within a budget of tokens.
 
     Args:
         rows: rollouts, or rows with an attribute `rollout`, group after group.
-        tokens: prompts, each once in a part, and completions; `None` for no limit.
+        budget: `None` for no limit of tokens.
 
     >>> split([1, 2, 3], 2)
     [[1, 2], [3]]
     """
-    if tokens is None:
+    if budget is None:
         return [rows[start : start + size] for start in range(0, len(rows), size)]
+    tokens = budget.tokens
     parts: list[list[Any]] = []
     for group in _groups(rows):
         whole = _tokens(group)
@@ -37,14 +57,21 @@ def split(rows: Sequence[Any], size: int, tokens: int | None = None) -> list[Seq
         if len(group) <= size and whole <= tokens:
             parts.append(list(group))
             continue
-        parts += _pieces(group, size, tokens)
+        pieces = _pieces(group, size, tokens)
+        if not budget.strict:
+            longer = _pieces(group, size, int(LONGEST * tokens))
+            if _cost(longer, tokens) < (1 - SAVES) * _cost(pieces, tokens):
+                pieces = longer
+        parts += pieces
     return parts
 
 
-def budget(config: Any, policy: Policy) -> int | None:
-    """Tokens of a micro-batch: the configured ones, else what the policy itself can bear."""
-    asked = config.micro_batch_tokens
-    return policy.scorer.tokens_at_once() if asked is None else asked
+def budget_of(config: Any, policy: Policy) -> Budget | None:
+    """The configured budget, which is strict, else what the policy itself can bear."""
+    if config.micro_batch_tokens is not None:
+        return Budget(config.micro_batch_tokens)
+    tokens = policy.scorer.tokens_at_once()
+    return None if tokens is None else Budget(tokens, strict=False)
 
 
 def _rollout(row: Any) -> Rollout:
@@ -67,6 +94,12 @@ def _groups(rows: Sequence[Any]) -> list[list[Any]]:
 def _tokens(rows: Sequence[Any]) -> int:
     prompts = {_rollout(row).prompt_ids for row in rows}
     return sum(map(len, prompts)) + sum(len(_rollout(row)) for row in rows)
+
+
+def _cost(pieces: list[list[Any]], tokens: int) -> float:
+    """Tokens that are computed, forward and backward; more where each block is done twice."""
+    counts = [_tokens(piece) for piece in pieces]
+    return sum(n * (AGAIN if n > KEPT_WHOLE * tokens else 1.0) for n in counts)
 
 
 def _pieces(group: list[Any], size: int, tokens: int) -> list[list[Any]]:

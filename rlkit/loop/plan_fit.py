@@ -170,7 +170,7 @@ class Fit:
             generate_s=float(self.of_answers @ np.array(_answer_parts(size, merges=1))),
             update_s=self.fixed_s
             + self.part_s * part.parts
-            + self.product_s * self.facts.products(size, _read_again(size, part)),
+            + self.product_s * self._products(size, part),
             other_s=self.other_s * size.rows,
         )
 
@@ -186,7 +186,7 @@ class Fit:
         self.kernels_mb = max(0.0, left) / small["new_tokens"]
         at_once = self.facts.tokens_at_once
         parts = [(_size(row), largest_part(_size(row), at_once)) for row in (small, large)]
-        tokens = [part.prompts * s.prompt_tokens + part.rows * s.new_tokens for s, part in parts]
+        tokens = [_tokens(size, part) for size, part in parts]
         peaks = [r["update_mb"] - self.kernels_mb * r["new_tokens"] for r in (small, large)]
         more = tokens[1] - tokens[0]
         self.token_mb = max(0.0, (peaks[1] - peaks[0]) / more) if more > 0 else 0.0
@@ -198,14 +198,27 @@ class Fit:
 
     def _kept_tokens(self, size: Size, part: Part) -> float:
         """Tokens of the largest micro-batch, as many as leave so much behind."""
-        tokens = part.prompts * size.prompt_tokens + part.rows * size.new_tokens
-        most = self.facts.tokens_at_once
-        if most is None or tokens <= 1.5 * most:
+        tokens = _tokens(size, part)
+        if not self._twice(tokens):
             return tokens
         # Beyond that only each block's input is kept, and one block at a time is whole.
         facts, whole = self.facts, self.token_mb * MB
         inputs = facts.layers * facts.hidden * 4
         return tokens * min(1.0, (inputs + whole / facts.layers) / max(1.0, whole))
+
+    def _twice(self, tokens: int) -> bool:
+        """Whether a micro-batch of so many tokens computes each block twice."""
+        from rlkit.policy.scorer import KEPT_WHOLE
+
+        most = self.facts.tokens_at_once
+        return most is not None and tokens > KEPT_WHOLE * most
+
+    def _products(self, size: Size, part: Part) -> float:
+        """Those of a whole update, what is computed again among them."""
+        from rlkit.policy.scorer import AGAIN
+
+        once = self.facts.products(size, _read_again(size, part))
+        return once * (AGAIN if self._twice(_tokens(size, part)) else 1.0)
 
     # -- seconds ------------------------------------------------------------------------
 
@@ -281,6 +294,11 @@ def _answer_parts(size: Size, merges: int) -> list[float]:
 def _read_again(size: Size, part: Part) -> int:
     """Prompts that are read more than once, where a group is cut into several parts."""
     return max(0, part.parts - size.problems) if part.prompts == 1 else 0
+
+
+def _tokens(size: Size, part: Part) -> int:
+    """Of the largest micro-batch, prompts once."""
+    return part.prompts * size.prompt_tokens + part.rows * size.new_tokens
 
 
 def _size(row: Mapping[str, Any]) -> Size:

@@ -91,9 +91,13 @@ def largest_part(size: Size, tokens_at_once: int | None) -> Part:
     >>> largest_part(Size(4, 8, 50, 10), 300)  # a group has 50 + 80 tokens, two of them fit
     Part(parts=2, prompts=2, rows=16)
     """
-    from rlkit.loop.micro_batches import split
+    from rlkit.loop.micro_batches import Budget, split
 
-    budget = tokens_at_once if size.micro_batch_tokens is None else size.micro_batch_tokens
+    asked, budget = size.micro_batch_tokens, None
+    if asked is not None:
+        budget = Budget(asked)
+    elif tokens_at_once is not None:
+        budget = Budget(tokens_at_once, strict=False)
     rows = [
         _Row((problem,) * size.prompt_tokens, size.new_tokens)
         for problem in range(size.problems)
@@ -140,6 +144,8 @@ def second_size(size: Size, first: Size, seconds: float, tokens_at_once: int | N
     >>> second_size(asked, first_size(asked), 0.3).problems
     10
     """
+    from rlkit.policy.scorer import KEPT_WHOLE
+
     whole = replace(first, group_size=min(size.group_size, 8))
     each = whole.prompt_tokens + whole.group_size * whole.new_tokens
     room = min(4 * MANY, max(MANY, first.tokens * SHORT / max(seconds, 1e-3)))
@@ -147,7 +153,7 @@ def second_size(size: Size, first: Size, seconds: float, tokens_at_once: int | N
     larger = in_one(replace(whole, problems=max(1, min(size.problems, int(room // each)))))
     if tokens_at_once is None:
         return larger
-    most = min(larger.micro_batch_tokens, max(int(1.5 * tokens_at_once), each))
+    most = min(larger.micro_batch_tokens, max(int(KEPT_WHOLE * tokens_at_once), each))
     return replace(larger, micro_batch_tokens=most)
 
 

@@ -15,7 +15,7 @@ import torch
 
 from rlkit.loop.config import LoopConfig
 from rlkit.loop.metrics import Batch, token_divergence
-from rlkit.loop.micro_batches import budget, split
+from rlkit.loop.micro_batches import budget_of, split
 from rlkit.objectives import Objective, ObjectiveState, Window, explained_variance
 from rlkit.policy import Policy, Rollout
 from rlkit.policy.value_head import score_values
@@ -82,7 +82,7 @@ def prepare(
     advantages_N = torch.tensor([a for *_, a in flat], dtype=torch.float32)
     mask_NT = pad([torch.tensor(r.trainable, dtype=torch.bool) for r in rollouts])
 
-    parts = split(rollouts, config.micro_batch, budget(config, policy))
+    parts = split(rollouts, config.micro_batch, budget_of(config, policy))
     values_NT = returns_NT = logprobs_NT = entropy_NT = explained = None
     with torch.no_grad():
         if objective.needs_value:

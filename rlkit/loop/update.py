@@ -19,7 +19,7 @@ import torch
 
 from rlkit.loop.config import LoopConfig
 from rlkit.loop.metrics import Batch
-from rlkit.loop.micro_batches import budget, split
+from rlkit.loop.micro_batches import budget_of, split
 from rlkit.loop.preparation import Row, prepare
 from rlkit.monitor import Intervention
 from rlkit.objectives import (
@@ -142,7 +142,7 @@ def update_policy(
     """
     state = objective.start() if state is None else state
     ready = prepare(policy, objective, batch, config, state, max_length)
-    tokens = budget(config, policy)
+    budget = budget_of(config, policy)
     update = Update(
         explained_variance=ready.explained_variance, mean_advantages=ready.mean_advantages
     )
@@ -152,14 +152,14 @@ def update_policy(
         first = update.inner_steps == 0
         update.inner_steps += 1
         loss, seen = 0.0, []
-        for part in split(rows, config.micro_batch, tokens):
+        for part in split(rows, config.micro_batch, budget):
             found = _backward(policy, objective, part, ready.window, state, update, first)
             loss += float(found.token_loss.loss.detach())
             if first and objective.off_policy is not None:
                 seen += _with_proximal(part, found.scored)
         if first:
             rows = seen or rows
-            _look_at_the_rest(policy, split(ready.resting, config.micro_batch, tokens), update)
+            _look_at_the_rest(policy, split(ready.resting, config.micro_batch, budget), update)
             fresh = all(row.rollout.policy_version == policy.version for row in rows)
             _check_ratio(optimizer, update, config.ratio_tolerance, fresh)
         if not rows:
@@ -185,7 +185,7 @@ def reference_logprobs(
     rollouts = [r for group in groups for r in group.rollouts]
     rows: list[torch.Tensor] = []
     with torch.no_grad(), policy.reference():
-        for part in split(rollouts, config.micro_batch, budget(config, policy)):
+        for part in split(rollouts, config.micro_batch, budget_of(config, policy)):
             scored = policy.score(part).logprobs_NT.cpu()
             rows += [scored[i, : len(r)].clone() for i, r in enumerate(part)]
     kept = iter(rows)

@@ -33,7 +33,13 @@ KINDS = ("auto", "copy", "model")
 #: Tokens, at least, on which copy and model are compared before the copy is believed.
 COMPARED = 24
 #: Bytes that a micro-batch may leave for its way back, beside the weights.
-MAX_ACTIVATIONS = 1 << 28
+MAX_ACTIVATIONS = 192 << 20
+#: As many times that are still kept whole; beyond it only each block's input is.
+KEPT_WHOLE = 1.5
+#: What a token costs when each block is computed twice: a forward pass more, of three.
+AGAIN = 4 / 3
+#: Times so many tokens that need about as much memory when only the blocks' inputs are kept.
+LONGEST = 4
 
 
 class Scorer:
@@ -118,7 +124,7 @@ class Scorer:
         packed = pack([r.prompt_ids for r in rollouts], [r.completion_ids for r in rollouts])
         if learner.copy.dtype != torch.float32:
             packed = packed.round_up()
-        keep_all = len(packed.ids_M) <= 1.5 * self._budget()
+        keep_all = len(packed.ids_M) <= KEPT_WHOLE * self._budget()
         hidden_SH = learner.hidden(packed.to(device), keep_all)
         padded = Padded.of(rollouts, self.pad_id, device)
         taken_S = padded.mask_NT[padded.present_NT]  # those that the policy chose

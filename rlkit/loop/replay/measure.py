@@ -21,7 +21,7 @@ from rlkit.loop.config import LoopConfig
 from rlkit.loop.evaluation import Z95
 from rlkit.loop.judging import Judge, Judged
 from rlkit.loop.metrics import Batch
-from rlkit.loop.micro_batches import budget, split
+from rlkit.loop.micro_batches import budget_of, split
 from rlkit.loop.optimizers import build_optimizer
 from rlkit.loop.preparation import prepare
 from rlkit.loop.replay.result import Replay, ReplayedObjective, ReplayedRollout
@@ -143,7 +143,7 @@ def token_logprobs(
     """Log-probability of each token of each rollout under the policy as it is now."""
     rows: list[torch.Tensor] = []
     with torch.no_grad():
-        for part in split(rollouts, config.micro_batch, budget(config, policy)):
+        for part in split(rollouts, config.micro_batch, budget_of(config, policy)):
             scored_NT = policy.score(part).logprobs_NT.cpu()
             rows += [scored_NT[i, : len(r)].clone() for i, r in enumerate(part)]
     return rows
@@ -211,7 +211,7 @@ def _try(
             optimizer = subject.optimizer(moments)
             optimizer.zero_grad(set_to_none=True)
             loss, clipped, weights = 0.0, 0.0, {}
-            for part in split(ready.learning, config.micro_batch, budget(config, policy)):
+            for part in split(ready.learning, config.micro_batch, budget_of(config, policy)):
                 made = part_loss(policy, objective, part, ready.window, state)
                 made.scored.logprobs_NT.retain_grad()
                 made.total.backward()
