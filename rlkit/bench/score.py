@@ -2,9 +2,10 @@
 
 The same answers, 4 x 8 of them, for all. The plain way runs the whole model over each prompt
 with its answer, the prompt repeated for every answer, and holds all logits. TRL's is the same
-with its own head, which computes log-probabilities and entropies in tiles. Ours is
-`policy.score`. Each is followed by the backward pass of the mean log-probability; that all give
-the same log-probabilities and the same gradient is measured too, and shown.
+with its own head, which computes log-probabilities and entropies in tiles. Both take all
+answers at once. Ours is `policy.score` in the loop's own micro-batches. Each is followed by the
+backward pass of the mean log-probability; that all give the same log-probabilities and the same
+gradient is measured too, and shown.
 
 Left out: gradient checkpointing, which trades seconds for memory; `rlkit bench step` has it.
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from rlkit.bench.counting import update
@@ -75,15 +76,16 @@ def measure(
             1.0,
         )
     )
-    ways: dict[str, tuple[Any, Callable[[], Any]]] = {
-        PEER: (plain, lambda: _all_logits(plain, rollouts))
+    tokens = sum(len(rollout) for rollout in rollouts)
+    ways: dict[str, tuple[Any, Callable[[], Iterable[Any]]]] = {
+        PEER: (plain, lambda: [_all_logits(plain, rollouts)])
     }
     trl = _load(policy, "model", "exact", quantize, rank, seed, device)
     if _add_trl_head(trl.model):
-        ways[TRL] = (trl, lambda: _trl_head(trl, rollouts))
+        ways[TRL] = (trl, lambda: [_trl_head(trl, rollouts)])
     for name, (learner, rollouts_kind) in WAYS.items():
         own = _load(policy, learner, rollouts_kind, quantize, rank, seed, device)
-        ways[name] = (own, lambda own=own: own.score(rollouts).logprobs_NT)
+        ways[name] = (own, lambda own=own: _in_parts(own, rollouts))
     wait = torch.cuda.synchronize if plain.device.type == "cuda" else lambda: None
     parts: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
 
@@ -94,15 +96,18 @@ def measure(
             for parameter in own.trainable().values():
                 parameter.grad = None
             wait()
+            forward = backward = 0.0
             begun = time.perf_counter()
-            logprobs_NT = way()
-            wait()
-            between = time.perf_counter()
-            logprobs_NT.mean().backward()
-            wait()
-            ended = time.perf_counter()
-            parts[name].append((between - begun, ended - between))
-            return ended - begun
+            for logprobs_NT in way():
+                wait()
+                between = time.perf_counter()
+                (logprobs_NT.sum() / tokens).backward()
+                wait()
+                ended = time.perf_counter()
+                forward, backward = forward + between - begun, backward + ended - between
+                begun = ended
+            parts[name].append((forward, backward))
+            return forward + backward
 
         return run
 
@@ -125,7 +130,7 @@ def measure(
         "policy": policy,
         "threads": torch.get_num_threads(),
         "size": case.to_dict(),
-        "tokens": sum(len(rollout) for rollout in rollouts),
+        "tokens": tokens,
         "repeats": repeats,
         "contestants": found,
         "ceilings": ceilings,
@@ -212,19 +217,31 @@ def _trl_head(policy: Any, rollouts: Sequence[Any]) -> Any:
     return out.log_probs[:, -answer_NT.shape[1] :]
 
 
-def _result(policy: Any, way: Callable[[], Any]) -> tuple[Any, Any]:
+def _in_parts(policy: Any, rollouts: Sequence[Any]) -> Iterator[Any]:
+    """As the loop does: in micro-batches of as many tokens as the policy can bear."""
+    from rlkit.loop import LoopConfig
+    from rlkit.loop.micro_batches import budget_of, split
+
+    config = LoopConfig()
+    for part in split(rollouts, config.micro_batch, budget_of(config, policy)):
+        yield policy.score(part).logprobs_NT
+
+
+def _result(policy: Any, way: Callable[[], Iterable[Any]]) -> tuple[Any, Any]:
     """Log-probabilities, and all gradients in one row."""
     import torch
 
     for parameter in policy.trainable().values():
         parameter.grad = None
-    logprobs_NT = way()
-    logprobs_NT.mean().backward()
+    seen = []
+    for logprobs_NT in way():
+        logprobs_NT.sum().backward()
+        seen.append(logprobs_NT.detach().float().cpu())
     gradients = [
         torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten()
         for _, p in sorted(policy.trainable().items())
     ]
-    return logprobs_NT.detach().float().cpu(), torch.cat(gradients).float().cpu()
+    return torch.cat(seen), torch.cat(gradients).float().cpu()
 
 
 def _apart(found: tuple[Any, Any], truth: tuple[Any, Any]) -> dict[str, float]:

@@ -32,8 +32,9 @@ KINDS = ("auto", "copy", "model")
 
 #: Tokens, at least, on which copy and model are compared before the copy is believed.
 COMPARED = 24
-#: Bytes that a micro-batch may leave for its way back, beside the weights.
-MAX_ACTIVATIONS = 192 << 20
+#: Bytes that a micro-batch may leave for its way back, beside the weights, by bytes a number:
+#: in float32 a token leaves twice as many, and parts that are too small lose time.
+MAX_ACTIVATIONS = {2: 192 << 20, 4: 256 << 20}
 #: As many times that are still kept whole; beyond it only each block's input is.
 KEPT_WHOLE = 1.5
 #: What a token costs when each block is computed twice: a forward pass more, of three.
@@ -107,7 +108,8 @@ class Scorer:
         return None if self.note else self._budget()
 
     def _budget(self) -> int:
-        return max(64, MAX_ACTIVATIONS // self._engine.bytes_to_learn())
+        engine = self._engine
+        return max(64, MAX_ACTIVATIONS[min(4, engine.dtype.itemsize)] // engine.bytes_to_learn())
 
     def score(self, rollouts: Sequence[Rollout]) -> Scored:
         """Log-probabilities and entropies under the model as it is now, see `score_rollouts`."""

@@ -323,7 +323,7 @@ def test_a_part_beyond_the_budget_keeps_the_blocks_inputs_only(rollouts, monkeyp
     from rlkit.policy import scorer
 
     _, _, all_kept = scored("copy", rollouts)
-    monkeypatch.setattr(scorer, "MAX_ACTIVATIONS", 1)
+    monkeypatch.setattr(scorer, "MAX_ACTIVATIONS", {2: 1, 4: 1})
     asked = []
     hidden = Learner.hidden
     monkeypatch.setattr(
