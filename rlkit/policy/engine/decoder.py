@@ -131,6 +131,8 @@ class Decoder:
             y = y.transpose(1, 2).reshape(B, P, -1)
             x = x + layer.output(y)
             x = self._mlp(layer, x)
+            if begun is None:  # they are parts of the projection, which is several times as large
+                k, v = (part.clone(memory_format=torch.contiguous_format) for part in (k, v))
             keys.append(k)
             values.append(v)
         lengths_B = torch.tensor(lengths, device=device)

@@ -89,6 +89,17 @@ def test_the_size_is_bounded_and_the_oldest_goes(decoder) -> None:
     assert len(nothing) == 0
 
 
+def test_what_is_kept_of_a_prompt_holds_nothing_else(decoder) -> None:
+    """Keys and values are parts of one product, which would stay as a whole behind its parts."""
+    for read in (
+        decoder.read_prompts(PROMPTS),
+        decoder.read_prompts([HEAD]),
+        decoder.read_prompts([[5, 6], [7]], decoder.read_prompts([HEAD])),
+    ):
+        for kept in (*read.keys, *read.values):
+            assert kept.untyped_storage().nbytes() == kept.numel() * kept.element_size()
+
+
 def test_other_weights_find_nothing() -> None:
     policy = Policy.load("tiny", lora=LoraSpec(), seed=1)
     engine = Engine(policy.model, torch.float32)
