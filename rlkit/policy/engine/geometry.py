@@ -103,12 +103,13 @@ class Geometry:
     def _prompt_queries(self, x: torch.Tensor) -> torch.Tensor:
         B, P, _, _ = self.packed.grid
         grid = self._prompt_grid(x).view(B, P, self.K, self.R, self.D)
-        return grid.permute(0, 2, 3, 1, 4).reshape(B * self.K, self.R, P, self.D)
+        grid = grid.permute(0, 2, 3, 1, 4).reshape(B * self.K, self.R, P, self.D)
+        return grid.contiguous()  # or with one prompt all rows would stay behind it
 
     def _prompt_keys(self, x: torch.Tensor) -> torch.Tensor:
         B, P, _, _ = self.packed.grid
         grid = self._prompt_grid(x).view(B, P, self.K, self.D)
-        return grid.transpose(1, 2).reshape(B * self.K, 1, P, self.D)
+        return grid.transpose(1, 2).reshape(B * self.K, 1, P, self.D).contiguous()
 
     def _answer_queries(self, x: torch.Tensor) -> torch.Tensor:
         B, _, G, T = self.packed.grid
