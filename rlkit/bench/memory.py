@@ -1,9 +1,9 @@
 """Peak memory of a step of the loop, and where it goes, each size in a fresh process.
 
-What a process holds is read after each stage: libraries loaded, model loaded, first answers
-(which make the merged copy), first step (which makes the optimizer's moments), and the largest
-within a step. What is counted from shapes stands beside it: the rest is what torch's allocator
-keeps and what libraries need.
+What a process holds, once it has given back what is free, is read after each stage: libraries
+loaded, model loaded, first answers (which make the merged copy), first step (which makes the
+optimizer's moments), and the largest within a step. What is counted from shapes stands beside it:
+the rest is what torch's allocator keeps and what libraries need.
 
 Left out: memory of a GPU, which `torch.cuda` reports by itself.
 
@@ -125,7 +125,7 @@ def _serve(settings: dict[str, Any], line: Channel) -> None:
     """The fresh process: stages first, then a step for each request."""
     import time
 
-    start = held_mb()
+    start = held_mb()  # before anything that could give memory back is imported
     import peft  # noqa: F401
     import transformers  # noqa: F401
 
@@ -135,9 +135,9 @@ def _serve(settings: dict[str, Any], line: Channel) -> None:
 
     if settings["quantize"] == "nf4":
         probe_nf4()  # loads bitsandbytes
-    libraries = held_mb()
+    libraries = _kept_mb()
     policy = load_ours(settings, rollouts="fast")
-    loading, model = peak_mb(), held_mb()
+    loading, model = peak_mb(), _kept_mb()
     loop = our_loop(policy, settings)
     problems = loop.domains[0].held_out(1)
     policy.generate(problems, 2, 2, 1.0)
@@ -146,7 +146,7 @@ def _serve(settings: dict[str, Any], line: Channel) -> None:
         libraries_mb=libraries,
         model_mb=model,
         loading_peak_mb=loading,
-        answered_mb=held_mb(),
+        answered_mb=_kept_mb(),
         counted=_counted(policy),
     )
     for _ in line:
@@ -154,7 +154,15 @@ def _serve(settings: dict[str, Any], line: Channel) -> None:
         begun = time.perf_counter()
         loop.step()
         seconds = time.perf_counter() - begun
-        line.say(seconds=seconds, peak_mb=peak_mb(), held_mb=held_mb(), tokens=loop.batch.tokens)
+        line.say(seconds=seconds, peak_mb=peak_mb(), held_mb=_kept_mb(), tokens=loop.batch.tokens)
+
+
+def _kept_mb() -> float | None:
+    """What is in use: freed memory that the C library keeps is given back first."""
+    from rlkit.loop.given_back import give_back
+
+    give_back()
+    return held_mb()
 
 
 def _counted(policy: Any) -> dict[str, float]:

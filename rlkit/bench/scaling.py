@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlkit.bench.fixed_work import NEVER, SHARE_OF_E, sized_prompts
@@ -25,7 +25,7 @@ from rlkit.errors import UserError
 #: What is varied, and over which sizes.
 SWEEPS: dict[str, tuple[int, ...]] = {
     "group_size": (1, 2, 4, 8, 16, 32),
-    "prompt_tokens": (32, 64, 128, 256, 512, 1024),
+    "prompt_tokens": (48, 128, 256, 512, 1024),
     "new_tokens": (16, 32, 64, 128),
 }
 PARTS = ("generation", "update")
@@ -34,6 +34,8 @@ WORDS = {
     "prompt_tokens": "prompt tokens",
     "new_tokens": "tokens of an answer",
 }
+#: The same over a panel of the figure, where there is little room.
+SHORT = {"group_size": "group", "prompt_tokens": "prompt", "new_tokens": "answer"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def measure(
     policy: str = "smol",
     *,
     sweeps: Sequence[str] = tuple(SWEEPS),
-    sizes: Mapping[str, Sequence[int]] = SWEEPS,
+    sizes: Mapping[str, Sequence[int]] | None = None,
     middle: Middle | None = None,
     repeats: int = 2,
     quantize: str | None = "nf4",
@@ -60,6 +62,9 @@ def measure(
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """All curves; sizes of a curve are measured in turns.
+
+    Args:
+        sizes: of each sweep. When not given, those of `SWEEPS` that this policy can do.
 
     Returns:
         `curves`: for each varied size its `points` (size, generation and update as spreads)
@@ -76,7 +81,7 @@ def measure(
     for name in sweeps:
         if name not in SWEEPS:
             raise UserError(f"unknown sweep {name!r}; choose {', '.join(SWEEPS)}")
-        if len(set(sizes[name])) < 2 or min(sizes[name]) < 1:
+        if sizes is not None and (len(set(sizes[name])) < 2 or min(sizes[name]) < 1):
             raise UserError(f"{name} needs two different sizes of 1 or more, not {sizes[name]}")
     if repeats < 1:
         raise UserError(f"repeats must be 1 or more, not {repeats}")
@@ -86,10 +91,12 @@ def measure(
     loaded = load_ours({**settings, "learner": learner}, rollouts="fast")
     loaded.end_ids = NEVER
     middle = middle or Middle()
+    # A size that cannot be is told before anything is measured.
+    able = {name: _able(loaded, name, sizes, middle, say) for name in sweeps}
     curves = {}
-    for name in sweeps:
-        say(f"{WORDS[name]}: {', '.join(map(str, sizes[name]))}; seconds ...")
-        curves[name] = _curve(loaded, name, sizes[name], middle, repeats, say)
+    for name, chosen in able.items():
+        say(f"{WORDS[name]}: {', '.join(map(str, chosen))}; seconds ...")
+        curves[name] = _curve(loaded, name, chosen, middle, repeats, say)
     return {
         "policy": policy,
         "threads": torch.get_num_threads(),
@@ -100,6 +107,33 @@ def measure(
     }
 
 
+def _able(
+    policy: Any,
+    name: str,
+    sizes: Mapping[str, Sequence[int]] | None,
+    middle: Middle,
+    say: Callable[[str], None],
+) -> list[int]:
+    """The sizes of a sweep that this policy can do; those that were asked for must be."""
+    able = []
+    for size in SWEEPS[name] if sizes is None else sizes[name]:
+        try:
+            _loop(policy, _with(middle, name, size))
+        except UserError as error:
+            if sizes is not None:
+                raise
+            say(f"{size} {WORDS[name]} left out: {error}")
+        else:
+            able.append(size)
+    if len(able) < 2:
+        raise UserError(f"{policy.name!r} can do fewer than two of the sizes of {name}")
+    return able
+
+
+def _with(middle: Middle, name: str, size: int) -> Middle:
+    return replace(middle, **{name: size})
+
+
 def _curve(
     policy: Any,
     name: str,
@@ -108,7 +142,7 @@ def _curve(
     repeats: int,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    loops = {size: _loop(policy, Middle(**{**vars(middle), name: size})) for size in sizes}
+    loops = {size: _loop(policy, _with(middle, name, size)) for size in sizes}
     seen: dict[int, list[dict[str, float]]] = {size: [] for size in sizes}
 
     def step(size: int) -> float:
@@ -210,7 +244,7 @@ def svg(found: dict[str, Any]) -> str:
     for name, curve in found["curves"].items():
         largest = max(point["size"] for point in curve["points"])
         for part in PARTS:
-            curves[f"{part}, to {largest} {WORDS[name]}"] = {
+            curves[f"{part}, {SHORT[name]} to {largest}"] = {
                 100 * point["size"] / largest: point[part]["all"] for point in curve["points"]
             }
     highest = max(max(values) for curve in curves.values() for values in curve.values())

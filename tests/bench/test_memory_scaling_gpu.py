@@ -35,6 +35,18 @@ def test_memory_by_stages(untrained):
     assert "| 4 | 100 tokens |" in memory.page(found)
 
 
+def test_sizes_that_a_policy_cannot_do(monkeypatch) -> None:
+    """Its own are left out aloud, those that were asked for are an error, before any step."""
+    monkeypatch.setattr(scaling, "_curve", lambda policy, name, sizes, *rest: list(sizes))
+    said: list[str] = []
+    found = scaling.measure("tiny", sweeps=("prompt_tokens",), say=said.append)
+    assert found["curves"]["prompt_tokens"] == [48, 128, 256]
+    assert any(text.startswith("1024 prompt tokens left out: ") for text in said)
+    sizes = {"prompt_tokens": (48, 4096)}
+    with pytest.raises(UserError, match="do not fit the context of 512 tokens"):
+        scaling.measure("tiny", sweeps=("prompt_tokens",), sizes=sizes)
+
+
 def test_curves_and_their_fits(untrained):
     sizes = {"group_size": (1, 2), "prompt_tokens": (30, 60), "new_tokens": (2, 4)}
     found = scaling.measure(
