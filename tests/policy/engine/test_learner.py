@@ -14,6 +14,7 @@ from rlkit.policy.engine import attention, blueprint, weights
 from rlkit.policy.engine.adapters import Stack
 from rlkit.policy.engine.attention import Part, TwoParts
 from rlkit.policy.engine.decoder import Decoder
+from rlkit.policy.engine.geometry import Geometry
 from rlkit.policy.engine.learner import Learner, _Normed
 from rlkit.policy.engine.packing import pack
 from rlkit.policy.generation import position_ids
@@ -310,6 +311,20 @@ def test_a_copy_that_computes_something_else_is_not_believed(rollouts) -> None:
     assert policy.scorer.kind == "model"
     right = Policy.load("tiny", lora=LoraSpec(), seed=1, learner="model").score(rollouts)
     torch.testing.assert_close(found.logprobs_NT, right.logprobs_NT)
+
+
+@pytest.mark.parametrize("prompts", [[[5, 6, 7]] * 3, PROMPTS[:3]], ids=["one prompt", "two"])
+def test_what_attention_keeps_holds_nothing_else(prompts) -> None:
+    """Queries, keys and values are parts of one product, which would stay behind them."""
+    learner = learner_of(adapted("llama"))
+    packed = pack(prompts, [[20, 21, 22, 23], [24, 25], [26, 27]])
+    geometry = Geometry.of(learner.decoder, packed)
+    qkv = torch.randn(len(packed.ids_M), learner.K * (learner.R + 2), learner.D)
+    prompt, answers = geometry.spread(
+        *qkv.split([learner.K * learner.R, learner.K, learner.K], dim=1)
+    )
+    for kept in (*prompt, *answers):
+        assert kept.untyped_storage().nbytes() == kept.numel() * kept.element_size()
 
 
 def test_what_cannot_be_is_refused() -> None:
