@@ -49,7 +49,8 @@ class LoopConfig:
     #: rollouts scored at once; lower it when memory runs out, nothing else changes
     micro_batch: int = 64
     #: prompt and completion tokens scored at once, the policy's own measure when None; lower
-    #: it when memory runs out, nothing else changes
+    #: it when memory runs out (below a prompt's length each answer reads its prompt again, which
+    #: is slow), nothing else changes
     micro_batch_tokens: int | None = None
     #: difficulty level of every domain
     difficulty: int = 1

@@ -32,6 +32,13 @@ class Budget:
     tokens: int
     strict: bool = True
 
+    @classmethod
+    def of(cls, asked: int | None, bearable: int | None) -> Budget | None:
+        """What was asked for, strictly; else what a policy can bear; `None` for no limit."""
+        if asked is not None:
+            return cls(asked)
+        return None if bearable is None else cls(bearable, strict=False)
+
 
 def split(rows: Sequence[Any], size: int, budget: Budget | None = None) -> list[Sequence[Any]]:
     """Rows in parts of at most `size` rows, within a budget of tokens.
@@ -67,11 +74,8 @@ def split(rows: Sequence[Any], size: int, budget: Budget | None = None) -> list[
 
 
 def budget_of(config: Any, policy: Policy) -> Budget | None:
-    """The configured budget, which is strict, else what the policy itself can bear."""
-    if config.micro_batch_tokens is not None:
-        return Budget(config.micro_batch_tokens)
-    tokens = policy.scorer.tokens_at_once()
-    return None if tokens is None else Budget(tokens, strict=False)
+    """The configured budget, else what the policy itself can bear."""
+    return Budget.of(config.micro_batch_tokens, policy.scorer.tokens_at_once())
 
 
 def _rollout(row: Any) -> Rollout:

@@ -93,11 +93,7 @@ def largest_part(size: Size, tokens_at_once: int | None) -> Part:
     """
     from rlkit.loop.micro_batches import Budget, split
 
-    asked, budget = size.micro_batch_tokens, None
-    if asked is not None:
-        budget = Budget(asked)
-    elif tokens_at_once is not None:
-        budget = Budget(tokens_at_once, strict=False)
+    budget = Budget.of(size.micro_batch_tokens, tokens_at_once)
     rows = [
         _Row((problem,) * size.prompt_tokens, size.new_tokens)
         for problem in range(size.problems)
